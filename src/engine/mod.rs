@@ -1,0 +1,19 @@
+//! The machine that decides what starts next: pure, single-threaded, and told the time.
+//!
+//! It knows no clock, no runtime, no lock and no randomness. Its owner calls it with the instant of each event and
+//! afterwards looks at two things: whom to wake ([`Scheduler::take_wakes`]) and when to call
+//! [`Scheduler::dispatch`] next ([`Scheduler::next_wake`]). Instants should not go backwards; one that does counts as
+//! the latest seen.
+
+mod plan;
+mod retry;
+mod scheduler;
+mod time;
+
+pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
+pub use retry::{RetryPolicy, Scope, WaitOrder};
+pub use scheduler::{
+    Claim, Enter, Entry, Evicted, KeyId, KeySnapshot, LaneSnapshot, NextStart, RequestId, RuleSnapshot, Scheduler,
+    Snapshot, Target, Turned, Why,
+};
+pub use time::{Instant, Nanos};

@@ -1,0 +1,163 @@
+//! Rules compiled to ids: what the scheduler reads on every request. Immutable.
+
+use std::sync::Arc;
+
+use super::retry::RetryPolicy;
+use super::time::Nanos;
+
+/// Everything the scheduler needs to know of a rules file, with names replaced by positions.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The rules, in the order of the file. [`RuleId`] is a position in this list.
+    pub rules: Box<[RulePlan]>,
+    /// The lanes, most urgent first.
+    pub lanes: Box<[LanePlan]>,
+    /// Limits with one state in each key's record, shared by the key's rules.
+    pub key_limits: Box<[LimitSpec]>,
+    /// Limits with one state in all.
+    pub shared_limits: Box<[LimitSpec]>,
+    /// How many pace clocks each key's record has.
+    pub key_clocks: usize,
+    /// How many pace clocks there are beside the shared limits.
+    pub shared_clocks: usize,
+    /// How long a granted request may leave its grant unclaimed.
+    pub lease: Nanos,
+    /// The longest hold; a longer one is cut to this.
+    pub max_hold: Nanos,
+}
+
+/// The position of a rule in its [`Plan`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub u16);
+
+/// One rule.
+#[derive(Clone, Debug)]
+pub struct RulePlan {
+    /// Its name in the rules file.
+    pub name: Arc<str>,
+    /// Position of its lane in [`Plan::lanes`].
+    pub lane: usize,
+    /// Share of each of its queues inside the lane; at least 1.
+    pub weight: u32,
+    /// Limits with one state in each of the rule's queues: its own `per_key` and `key_concurrency`.
+    pub own: Box<[LimitSpec]>,
+    /// Which of [`Plan::key_limits`] bind it.
+    pub key: Box<[LimitRef]>,
+    /// Which of [`Plan::shared_limits`] bind it: overall, named, lane's and its own `overall` and `concurrency`.
+    pub shared: Box<[LimitRef]>,
+    /// Pace clocks of the key's record that it goes by.
+    pub key_pace: Box<[PaceRef]>,
+    /// Pace clocks beside the shared limits that it goes by.
+    pub shared_pace: Box<[PaceRef]>,
+    /// Whether it is among the limits of `overall` as a scope of holds (`under` contains `overall`, or says nothing).
+    pub under_overall: bool,
+    /// Whether it is among the limits of `per_key`, likewise.
+    pub under_per_key: bool,
+    /// Completions of a queue are in order: one attempt of a queue at a time, and a backoff holds the queue.
+    ///
+    /// The compiled `own` limits contain the concurrency of one that this needs.
+    pub ordered: bool,
+    /// How many may wait in one queue.
+    pub queue: u32,
+    /// What happens to one more.
+    pub overflow: Overflow,
+    /// The longest time in line, over all attempts of a request.
+    pub max_wait: Option<Nanos>,
+    /// Starts nothing until it is resumed.
+    pub paused: bool,
+    /// What a failure costs and how long it waits.
+    pub retry: RetryPolicy,
+}
+
+/// One lane: all queues of one priority.
+#[derive(Clone, Debug)]
+pub struct LanePlan {
+    /// The number in the rules file; lower is more urgent.
+    pub priority: u32,
+    /// `[lanes.N] name`, or the number as text.
+    pub name: Arc<str>,
+    /// How many grants may go past this lane while it is ready before it is overdue: 1/share − number of lanes.
+    /// `None`: any number (strict priority).
+    pub bypass: Option<u32>,
+}
+
+/// A quota at work somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSpec {
+    /// Where the rules file says so.
+    pub origin: Origin,
+    /// What it enforces.
+    pub kind: LimitKind,
+}
+
+/// The kinds of limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    /// At most `count` in any half-open interval of length `period`, which contains the margin already.
+    ///
+    /// A period of zero is a concurrency cap and goes with [`Anchor::End`].
+    Window {
+        /// Sum of costs that fit.
+        count: u32,
+        /// Length of the window.
+        period: Nanos,
+        /// From when a start is counted.
+        anchor: Anchor,
+    },
+}
+
+/// The event from which a start's period runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The claim: the moment the attempt begins.
+    Start,
+    /// The end of the attempt; until then it is outstanding.
+    End,
+}
+
+/// Whose words a limit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file's `overall`.
+    Overall,
+    /// The file's `per_key`.
+    PerKey,
+    /// The rule's own `overall`.
+    RuleOverall(Arc<str>),
+    /// The rule's own `per_key`.
+    RulePerKey(Arc<str>),
+    /// `[limits.NAME] overall`.
+    NamedOverall(Arc<str>),
+    /// `[limits.NAME] per_key`.
+    NamedPerKey(Arc<str>),
+    /// `[lanes.N] overall`.
+    Lane(Arc<str>),
+}
+
+/// A limit that binds a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRef {
+    /// Position in [`Plan::key_limits`] or [`Plan::shared_limits`].
+    pub limit: usize,
+    /// What this rule leaves free for more urgent lanes; 0 for the most urgent one.
+    pub reserve: u32,
+}
+
+/// A pace clock that a rule goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceRef {
+    /// Position among the key's or the shared clocks.
+    pub clock: usize,
+    /// Time between two paced starts of cost 1.
+    pub interval: Nanos,
+}
+
+/// What happens to a request that finds its queue full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    /// It is refused.
+    #[default]
+    Reject,
+    /// The oldest request of the queue that never started is displaced.
+    DropOldest,
+}

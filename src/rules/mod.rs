@@ -1,0 +1,19 @@
+//! Rules: text in, findings or a checked [`Rules`] out.
+
+use std::sync::Arc;
+
+use crate::engine::Plan;
+
+/// A checked set of rules: what loads cannot fail later.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    plan: Arc<Plan>,
+}
+
+impl Rules {
+    /// The rules compiled for the engine.
+    #[must_use]
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
+    }
+}
