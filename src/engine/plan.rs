@@ -104,6 +104,22 @@ pub enum LimitKind {
         /// From when a start is counted.
         anchor: Anchor,
     },
+    /// Each start waits until the one before is paid for: one `interval` per unit of cost.
+    ///
+    /// A `smooth` quota is this beside its window.
+    Spaced {
+        /// The period, margin included, divided by the count and rounded up.
+        interval: Nanos,
+        /// The largest cost that fits.
+        largest: u32,
+    },
+    /// A token bucket: full at first, one token back per `interval`.
+    Bucket {
+        /// The period divided by the count and rounded up.
+        interval: Nanos,
+        /// Tokens it holds at most.
+        burst: u32,
+    },
 }
 
 /// The event from which a start's period runs.
