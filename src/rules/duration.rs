@@ -33,7 +33,9 @@ pub(super) fn parse(text: &str) -> Result<Nanos, Finding> {
                 return Err(wording::too_long(quote(text)));
             }
             Err(humantime::DurationError::UnknownUnit { unit, .. }) => {
-                return Err(invalid().did_you_mean(nearest(&unit, UNITS.iter().copied())));
+                let near = nearest(&unit, UNITS.iter().copied()).map(str::to_owned);
+                let forgotten = unit.is_empty().then(|| format!("{}s", text.trim()));
+                return Err(invalid().did_you_mean(forgotten.or(near)));
             }
             Err(_) => return Err(invalid()),
         };
@@ -117,7 +119,7 @@ mod tests {
             ("", FindingCode::InvalidDuration, None),
             ("   ", FindingCode::InvalidDuration, None),
             ("s", FindingCode::InvalidDuration, None),
-            ("5", FindingCode::InvalidDuration, None),
+            ("5", FindingCode::InvalidDuration, Some("5s")),
             ("-5s", FindingCode::InvalidDuration, None),
             ("5 m sec", FindingCode::InvalidDuration, None),
             ("0.5ns", FindingCode::InvalidDuration, None),

@@ -5,6 +5,9 @@ use super::finding::{Finding, FindingCode};
 /// Found text in backticks, cut to a readable length.
 pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
+    if text.is_empty() {
+        return "empty text".to_owned();
+    }
     let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     // `escape_debug` guards quotes for string literals; between backticks they need none.
     let shown = shown.replace("\\\"", "\"").replace("\\'", "'");
@@ -74,6 +77,11 @@ pub(super) fn two_meanings(one: &str, other: &str) -> Finding {
 
 pub(super) fn too_long(found: impl Into<String>) -> Finding {
     Finding::new(FindingCode::DurationTooLong, found, "less than 584 years")
+}
+
+/// A length of time from code arrives cut to the longest there is.
+pub(super) fn too_long_in_code(what: &str) -> Finding {
+    too_long(format!("{what} of 584 years or more"))
 }
 
 pub(super) fn duplicate_name(name: &str, what: &str) -> Finding {
