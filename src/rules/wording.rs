@@ -34,7 +34,11 @@ pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     let found: String = found.chars().take(64).flat_map(char::to_lowercase).collect();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&found, candidate), candidate))
+        .map(|candidate| {
+            // One slip of the finger is near even where it changes much of a short name.
+            let slip = candidate.len() >= 3 && strsim::osa_distance(&found, candidate) <= 1;
+            (strsim::jaro_winkler(&found, candidate).max(if slip { NEAR } else { 0.0 }), candidate)
+        })
         .filter(|(score, _)| *score >= NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
