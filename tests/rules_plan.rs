@@ -70,10 +70,8 @@ fn every_limit_stands_where_its_state_belongs() {
     );
     let [free, plain, own] = &*plan.rules else { panic!("three rules") };
     assert_eq!((free.key.len(), free.shared.len(), free.own.len()), (0, 0, 0));
-    assert_eq!((free.under_overall, free.under_per_key), (false, false));
     assert_eq!(*plain.key, refs([(0, 0), (1, 0), (2, 0)]));
     assert_eq!(*plain.shared, refs([(0, 0), (1, 0)]));
-    assert_eq!((plain.under_overall, plain.under_per_key), (true, true));
     assert_eq!(*own.key, refs([(3, 0), (4, 0)]));
     // Only one lane draws on the account, so nothing of it is paced or left free.
     assert_eq!(*own.shared, refs([(2, 0), (3, 0), (6, 0), (7, 0), (4, 0), (5, 0)]));
@@ -84,7 +82,6 @@ fn every_limit_stands_where_its_state_belongs() {
             window(Origin::RulePerKey("own".into()), 1, Nanos::ZERO, Anchor::End),
         ]
     );
-    assert_eq!((own.under_overall, own.under_per_key), (false, false));
     assert_eq!((plan.key_clocks, plan.shared_clocks), (0, 0));
     assert_eq!((plan.lease, plan.max_hold), (SECOND, Nanos::from_secs(3_600)));
     let lanes: Vec<_> = plan.lanes.iter().map(|lane| (lane.priority, &*lane.name, lane.bypass)).collect();

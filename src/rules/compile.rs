@@ -142,8 +142,6 @@ fn rule_plan(
         shared,
         key_pace,
         shared_pace,
-        under_overall: rule.under.overall,
-        under_per_key: rule.under.per_key,
         ordered: rule.ordered,
         queue: rule.queue,
         overflow: rule.overflow,
