@@ -1,14 +1,15 @@
 //! What rules become for the engine.
 
 use request_balancer::Rules;
-use request_balancer::engine::{Anchor, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan};
+use request_balancer::engine::{Anchor, Charge, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan};
 
 fn plan(text: &str) -> std::sync::Arc<Plan> {
     text.parse::<Rules>().unwrap_or_else(|findings| panic!("{findings}")).plan()
 }
 
 fn window(origin: Origin, count: u32, period: Nanos, anchor: Anchor) -> LimitSpec {
-    LimitSpec { origin, kind: LimitKind::Window { count, period, anchor } }
+    let charge = if period.is_zero() { Charge::Attempt } else { Charge::Requests };
+    LimitSpec { origin, kind: LimitKind::Window { count, period, anchor, grain: Nanos::ZERO }, charge }
 }
 
 fn refs(limits: impl IntoIterator<Item = (usize, u32)>) -> Vec<LimitRef> {
@@ -16,7 +17,7 @@ fn refs(limits: impl IntoIterator<Item = (usize, u32)>) -> Vec<LimitRef> {
 }
 
 fn pace(clock: usize, nanos: u64) -> PaceRef {
-    PaceRef { clock, interval: Nanos::new(nanos) }
+    PaceRef { clock, interval: Nanos::new(nanos), charge: Charge::Requests }
 }
 
 const SECOND: Nanos = Nanos::from_secs(1);

@@ -6,6 +6,7 @@
 //! the latest seen.
 
 mod answer;
+mod cost;
 mod evict;
 mod lane;
 mod limit;
@@ -21,7 +22,9 @@ mod timers;
 mod turn;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
-pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
+pub use plan::{
+    Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
+};
 pub use retry::{RetryPolicy, Scope, WaitOrder};
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};

@@ -87,6 +87,15 @@ impl Gcra {
         self.outstanding -= cost;
     }
 
+    /// A start cost `actual` instead of `cost`. What it cost more is charged; what it cost less is not given back:
+    /// setting the word back would let a start follow too early.
+    pub(crate) fn settle(&mut self, spec: Spec, cost: u32, actual: u32) {
+        let more = Nanos::saturating_mul(spec.interval, actual.saturating_sub(cost).into());
+        if let Some(due) = self.word.due() {
+            self.word.0.set(due.saturating_add(more).as_nanos());
+        }
+    }
+
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&self, spec: Spec, now: Instant, ahead: u64, cost: u32) -> Ask {
         let before = u64::from(self.outstanding) + ahead;
@@ -100,6 +109,22 @@ impl Gcra {
             }
         };
         if at > now { Ask::At(at) } else { Ask::Room }
+    }
+
+    /// When everything that started is paid for.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.word.due()
+    }
+
+    /// Counts what another limit of this kind is owed, or else the starts that a window knows.
+    pub(crate) fn remember(&mut self, spec: Spec, due: Option<Instant>, starts: &[(Instant, u32)]) {
+        let charged = starts.iter().fold(None, |due: Option<Instant>, &(at, cost)| {
+            let from = due.map_or(at, |due| due.max(at));
+            Some(from.saturating_add(spec.interval.saturating_mul(cost.into())))
+        });
+        if let Some(due) = due.or(charged) {
+            self.word.0.set(due.as_nanos());
+        }
     }
 
     /// When nothing is left of it. `None` while something is outstanding.
