@@ -1,5 +1,7 @@
 //! Rules: text in, findings or a checked [`Rules`] out.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::sync::Arc;
 
 use crate::engine::Plan;
