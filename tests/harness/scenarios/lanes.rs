@@ -1,0 +1,145 @@
+//! Urgent work first, and nobody left behind.
+
+use std::sync::Arc;
+
+use request_balancer::engine::{Instant, Nanos, Plan, RuleId};
+
+use super::super::{Call, Log, Measure, Rng, Value, call, plan, prompt, rule, run};
+
+/// Bypass bounds K = 1/share - L of 9 and 29.
+const THREE_LANES: &str = r#"
+overall = "30/1s"
+[rules]
+interactive = {}
+normal = { priority = 2 }
+bulk = { priority = 3 }
+[lanes.2]
+share = "1/12"
+[lanes.3]
+share = "1/32"
+"#;
+
+/// Random calls of two lanes over a backlog of the third, every call of its own key so that only lanes matter.
+struct ThreeLanes {
+    plan: Arc<Plan>,
+    interactive: RuleId,
+    normal: RuleId,
+    bulk: RuleId,
+    log: Log,
+}
+
+impl ThreeLanes {
+    fn run(interactive_rate: u64, normal_rate: u64, backlog: u64, secs: u64) -> Self {
+        let plan = plan(THREE_LANES);
+        let [interactive, normal, bulk] = ["interactive", "normal", "bulk"].map(|name| rule(&plan, name));
+        let mut rng = Rng::new(20);
+        let mut calls: Vec<Call> = (0..backlog).map(|key| call(Instant::ZERO, bulk, key)).collect();
+        for (rule, rate) in [(interactive, interactive_rate), (normal, normal_rate)] {
+            for at in rng.poisson(rate * secs, Nanos::from_secs(secs)) {
+                calls.push(call(at, rule, calls.len() as u64));
+            }
+        }
+        let log = run(&plan, calls, Instant::ZERO.saturating_add(Nanos::from_secs(secs)), prompt);
+        Self { plan, interactive, normal, bulk, log }
+    }
+
+    fn started(&self, rule: RuleId) -> u64 {
+        self.log.mean_wait(rule).0
+    }
+
+    /// The most starts in a row that went past the backlog, which is ready all the time.
+    fn longest_bypass(&self) -> u64 {
+        let (mut longest, mut current) = (0, 0);
+        for (call, _) in self.log.starts() {
+            current = if call.rule == self.bulk { 0 } else { current + 1 };
+            longest = longest.max(current);
+        }
+        longest
+    }
+}
+
+/// Interactive 5/s and normal 15/s over a bulk backlog that takes the rest of 30/1s, for 6,000 s. The means are those
+/// of a server with priorities that never interrupts (Cobham): one start takes d = T/N, bulk keeps it always busy.
+pub(crate) fn lanes_in_balance() -> Vec<Measure> {
+    const NAME: &str = "three lanes in balance, 6,000 s";
+    let lanes = ThreeLanes::run(5, 15, 61_000, 6_000);
+    let slot = Nanos::from_secs(1).div_ceil(30).get();
+    let per_second = Nanos::from_secs(1).get();
+    // With rho = rate * slot / second: (slot / 2) / (1 - rho_1), and that over (1 - rho_1 - rho_2).
+    let free_above = |rate: u64| u128::from(per_second - rate * slot);
+    let half = u128::from(slot / 2);
+    let interactive = (half * u128::from(per_second) / free_above(5)) as u64;
+    let normal = (u128::from(interactive) * u128::from(per_second) / free_above(20)) as u64;
+    let near = |optimum: u64| {
+        let time = |part: u64| Value::Time(Nanos::new(optimum / 100 * part));
+        (time(97), time(103))
+    };
+    let mean = |what, rule, optimum| {
+        let (low, high) = near(optimum);
+        let wait = lanes.log.mean_wait(rule).1;
+        Measure::exactly(NAME, what, Value::Time(wait), Value::Time(Nanos::new(optimum))).within(low, high)
+    };
+    vec![
+        mean("mean wait, interactive", lanes.interactive, interactive),
+        mean("mean wait, normal", lanes.normal, normal),
+        Measure::exactly(NAME, "started in all", Value::Count(lanes.log.order.len() as u64), Value::Count(180_000))
+            .within(Value::Count(179_970), Value::Count(180_030)),
+    ]
+}
+
+/// Interactive 45/s alone is more than 30/1s allows; normal and bulk still get what their shares promise.
+pub(crate) fn lanes_overloaded() -> Vec<Measure> {
+    const NAME: &str = "three lanes, interactive 45/s, 600 s";
+    let lanes = ThreeLanes::run(45, 15, 18_000, 600);
+    let total = lanes.log.order.len() as u64;
+    let bypass = lanes.plan.lanes[2].bypass.map_or(0, u64::from);
+    let bound = bypass + lanes.plan.lanes.len() as u64 - 1;
+    vec![
+        Measure::exactly(NAME, "started in all", Value::Count(total), Value::Count(18_000))
+            .within(Value::Count(17_970), Value::Count(18_030)),
+        Measure::exactly(
+            NAME,
+            "share of bulk",
+            Value::share(lanes.started(lanes.bulk), total),
+            Value::share(1, bypass + 1),
+        )
+        .within(Value::share(31, 1_000), Value::share(34, 1_000)),
+        Measure::exactly(NAME, "starts in a row past bulk", Value::Count(lanes.longest_bypass()), Value::Count(bound))
+            .within(Value::Count(0), Value::Count(bound)),
+    ]
+}
+
+/// 200 urgent calls to one chat and then one of a lower lane to the same chat, which only takes one in a second. After
+/// K of them went past it the chat's next turn is owed to it.
+pub(crate) fn busy_chat() -> Vec<Measure> {
+    const NAME: &str = "one chat at 1/1s, two lanes, 200 urgent waiting";
+    let plan = plan(
+        r#"
+        per_key = "1/1s"
+        [rules]
+        interactive = {}
+        broadcast = { priority = 2 }
+        "#,
+    );
+    let [interactive, broadcast] = ["interactive", "broadcast"].map(|name| rule(&plan, name));
+    let mut calls: Vec<Call> = (0..200).map(|_| call(Instant::ZERO, interactive, 7)).collect();
+    calls.push(call(Instant::from_millis(500), broadcast, 7));
+    let log = run(&plan, calls, Instant::NEVER, prompt);
+    let bypass = plan.lanes[1].bypass.map_or(0, u64::from);
+    let turn = log
+        .starts()
+        .filter(|&(_, at)| at > Instant::from_millis(500))
+        .position(|(call, _)| call.rule == broadcast)
+        .map_or(u64::MAX, |before| before as u64 + 1);
+    let bound = bypass.max(1) + 1;
+    vec![
+        Measure::exactly(NAME, "turn of the broadcast message", Value::Count(turn), Value::Count(bound))
+            .within(Value::Count(1), Value::Count(bound)),
+        Measure::exactly(
+            NAME,
+            "last start of the 201",
+            Value::Time(log.last_start().since(Instant::ZERO)),
+            Value::secs(200),
+        ),
+    ]
+}
