@@ -7,15 +7,24 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod answer;
+mod evict;
+mod lane;
+mod limit;
+mod line;
 mod plan;
+mod queue;
 mod retry;
 mod scheduler;
+mod slab;
+mod snapshot;
 mod time;
+mod timers;
+mod turn;
 
+pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
 pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
 pub use retry::{RetryPolicy, Scope, WaitOrder};
-pub use scheduler::{
-    Claim, Enter, Entry, Evicted, KeyId, KeySnapshot, LaneSnapshot, NextStart, RequestId, RuleSnapshot, Scheduler,
-    Snapshot, Target, Turned, Why,
-};
+pub use scheduler::Scheduler;
+pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use time::{Instant, Nanos};
