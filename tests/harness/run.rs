@@ -87,6 +87,7 @@ pub(crate) fn run(plan: &Arc<Plan>, mut calls: Vec<Call>, until: Instant, stall:
         ids: vec![None; calls.len()],
         events: BinaryHeap::new(),
         next_event: 0,
+        enqueued: false,
         stall,
         log: Log { started: vec![None; calls.len()], order: Vec::with_capacity(calls.len()), calls },
     };
@@ -108,6 +109,8 @@ struct Driver<S> {
     /// By instant, then by the order in which they were put in.
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     next_event: u64,
+    /// Whether somebody joined the line since the last turn.
+    enqueued: bool,
     stall: S,
     log: Log,
 }
@@ -119,7 +122,7 @@ impl<S: FnMut() -> Nanos> Driver<S> {
         loop {
             let arrival = self.log.calls.get(arrived).map(|call| call.at);
             let event = self.events.peek().map(|&Reverse((at, ..))| at);
-            let wake = self.scheduler.next_wake();
+            let wake = if self.enqueued { Some(now) } else { self.scheduler.next_wake() };
             let Some(next) = [arrival, event, wake].into_iter().flatten().min() else { break };
             if next >= until {
                 break;
@@ -133,6 +136,7 @@ impl<S: FnMut() -> Nanos> Driver<S> {
                 self.arrive(now, arrived);
                 arrived += 1;
             } else {
+                self.enqueued = false;
                 self.scheduler.dispatch(now);
             }
             self.fire_wakes(now);
@@ -150,6 +154,7 @@ impl<S: FnMut() -> Nanos> Driver<S> {
             let entered = if alone && (self.stall)().is_zero() {
                 self.scheduler.enter(now, key, call.rule, entry)
             } else {
+                self.enqueued = true;
                 self.scheduler.enqueue(now, key, call.rule, entry).map(Enter::Waiting)
             };
             match entered {

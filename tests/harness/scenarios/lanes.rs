@@ -29,10 +29,10 @@ struct ThreeLanes {
 }
 
 impl ThreeLanes {
-    fn run(interactive_rate: u64, normal_rate: u64, backlog: u64, secs: u64) -> Self {
+    fn run(seed: u64, interactive_rate: u64, normal_rate: u64, backlog: u64, secs: u64) -> Self {
         let plan = plan(THREE_LANES);
         let [interactive, normal, bulk] = ["interactive", "normal", "bulk"].map(|name| rule(&plan, name));
-        let mut rng = Rng::new(20);
+        let mut rng = Rng::new(seed);
         let mut calls: Vec<Call> = (0..backlog).map(|key| call(Instant::ZERO, bulk, key)).collect();
         for (rule, rate) in [(interactive, interactive_rate), (normal, normal_rate)] {
             for at in rng.poisson(rate * secs, Nanos::from_secs(secs)) {
@@ -58,54 +58,54 @@ impl ThreeLanes {
     }
 }
 
-/// Interactive 5/s and normal 15/s over a bulk backlog that takes the rest of 30/1s, for 6,000 s. The means are those
-/// of a server with priorities that never interrupts (Cobham): one start takes d = T/N, bulk keeps it always busy.
+/// Interactive 5/s and normal 15/s over a bulk backlog that takes the rest of 30/1s. The means are those of a server with
+/// priorities that never interrupts (Cobham): one start takes d = T/N, bulk keeps it always busy. That server owes bulk
+/// nothing; what bulk is promised here costs normal some 1.5 %.
 pub(crate) fn lanes_in_balance() -> Vec<Measure> {
-    const NAME: &str = "three lanes in balance, 6,000 s";
-    let lanes = ThreeLanes::run(5, 15, 61_000, 6_000);
+    const NAME: &str = "three lanes in balance, 4 runs of 6,000 s";
+    const RUNS: u64 = 4;
+    let runs: Vec<_> = (1..=RUNS).map(|seed| ThreeLanes::run(seed, 5, 15, 61_000, 6_000)).collect();
     let slot = Nanos::from_secs(1).div_ceil(30).get();
-    let per_second = Nanos::from_secs(1).get();
+    let second = Nanos::from_secs(1).get();
     // With rho = rate * slot / second: (slot / 2) / (1 - rho_1), and that over (1 - rho_1 - rho_2).
-    let free_above = |rate: u64| u128::from(per_second - rate * slot);
-    let half = u128::from(slot / 2);
-    let interactive = (half * u128::from(per_second) / free_above(5)) as u64;
-    let normal = (u128::from(interactive) * u128::from(per_second) / free_above(20)) as u64;
-    let near = |optimum: u64| {
-        let time = |part: u64| Value::Time(Nanos::new(optimum / 100 * part));
-        (time(97), time(103))
+    let interactive = slot / 2 * second / (second - 5 * slot);
+    let normal = interactive * second / (second - 20 * slot);
+    let mean = |what, rule: fn(&ThreeLanes) -> RuleId, optimum: u64| {
+        let sum: u64 = runs.iter().map(|lanes| lanes.log.mean_wait(rule(lanes)).1.get()).sum();
+        let time = |nanos| Value::Time(Nanos::new(nanos));
+        Measure::exactly(NAME, what, time(sum / RUNS), time(optimum))
+            .within(time(optimum * 97 / 100), time(optimum * 103 / 100))
     };
-    let mean = |what, rule, optimum| {
-        let (low, high) = near(optimum);
-        let wait = lanes.log.mean_wait(rule).1;
-        Measure::exactly(NAME, what, Value::Time(wait), Value::Time(Nanos::new(optimum))).within(low, high)
-    };
+    let started: usize = runs.iter().map(|lanes| lanes.log.order.len()).sum();
     vec![
-        mean("mean wait, interactive", lanes.interactive, interactive),
-        mean("mean wait, normal", lanes.normal, normal),
-        Measure::exactly(NAME, "started in all", Value::Count(lanes.log.order.len() as u64), Value::Count(180_000))
-            .within(Value::Count(179_970), Value::Count(180_030)),
+        mean("mean wait, interactive", |lanes| lanes.interactive, interactive),
+        mean("mean wait, normal", |lanes| lanes.normal, normal),
+        Measure::exactly(NAME, "started in all", Value::Count(started as u64), Value::Count(RUNS * 180_000))
+            .within(Value::Count(RUNS * 179_970), Value::Count(RUNS * 180_030)),
     ]
 }
 
 /// Interactive 45/s alone is more than 30/1s allows; normal and bulk still get what their shares promise.
 pub(crate) fn lanes_overloaded() -> Vec<Measure> {
     const NAME: &str = "three lanes, interactive 45/s, 600 s";
-    let lanes = ThreeLanes::run(45, 15, 18_000, 600);
+    let lanes = ThreeLanes::run(5, 45, 15, 18_000, 600);
     let total = lanes.log.order.len() as u64;
-    let bypass = lanes.plan.lanes[2].bypass.map_or(0, u64::from);
-    let bound = bypass + lanes.plan.lanes.len() as u64 - 1;
+    let [normal, bulk] = [1, 2].map(|lane| lanes.plan.lanes[lane].bypass.map_or(0, u64::from));
+    let others = lanes.plan.lanes.len() as u64 - 1;
+    // One start after every K others, and never fewer than one in K + L. A little more, since at first nobody is late.
+    let share = |what, rule, bypass| {
+        let (part, whole) = (lanes.started(rule), bypass + 1);
+        Measure::exactly(NAME, what, Value::share(part, total), Value::share(1, whole))
+            .within(Value::share(1, whole + others), Value::share(102, 100 * whole))
+    };
+    let longest = Value::Count(bulk + others);
     vec![
         Measure::exactly(NAME, "started in all", Value::Count(total), Value::Count(18_000))
             .within(Value::Count(17_970), Value::Count(18_030)),
-        Measure::exactly(
-            NAME,
-            "share of bulk",
-            Value::share(lanes.started(lanes.bulk), total),
-            Value::share(1, bypass + 1),
-        )
-        .within(Value::share(31, 1_000), Value::share(34, 1_000)),
-        Measure::exactly(NAME, "starts in a row past bulk", Value::Count(lanes.longest_bypass()), Value::Count(bound))
-            .within(Value::Count(0), Value::Count(bound)),
+        share("share of normal", lanes.normal, normal),
+        share("share of bulk", lanes.bulk, bulk),
+        Measure::exactly(NAME, "starts in a row past bulk", Value::Count(lanes.longest_bypass()), longest)
+            .within(Value::Count(0), longest),
     ]
 }
 
