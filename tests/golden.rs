@@ -9,7 +9,7 @@ use harness::scenarios;
 
 fn assert_met(measures: &[Measure]) {
     let missed: Vec<_> = measures.iter().filter(|measure| !measure.met()).map(Measure::to_string).collect();
-    assert!(missed.is_empty(), "scenario | what | measured | optimum | ratio | bound\n{}", missed.join("\n"));
+    assert!(missed.is_empty(), "scenario | what | measured | optimum | ratio | bound | met\n{}", missed.join("\n"));
 }
 
 #[test]

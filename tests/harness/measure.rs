@@ -83,14 +83,13 @@ impl fmt::Display for Measure {
             (_, 0) | (0, _) => "none".to_owned(),
             (optimum, measured) => Thousandths(optimum * 1_000 / measured).to_string(),
         };
-        let met = if !self.met() {
-            format!("NO: {low} to {high}")
-        } else if low == high {
-            "exact".to_owned()
-        } else {
-            format!("{low} to {high}")
+        let bound = match (low, high) {
+            _ if low == high => "exact".to_owned(),
+            _ if low.number() == 0 => format!("at most {high}"),
+            _ => format!("{low} to {high}"),
         };
-        write!(f, "| {scenario} | {what} | {measured} | {optimum} | {ratio} | {met} |")
+        let met = if self.met() { "yes" } else { "NO" };
+        write!(f, "| {scenario} | {what} | {measured} | {optimum} | {ratio} | {bound} | {met} |")
     }
 }
 
