@@ -49,10 +49,6 @@ pub struct RulePlan {
     pub key_pace: Box<[PaceRef]>,
     /// Pace clocks beside the shared limits that it goes by.
     pub shared_pace: Box<[PaceRef]>,
-    /// Whether it is among the limits of `overall` as a scope of holds (`under` contains `overall`, or says nothing).
-    pub under_overall: bool,
-    /// Whether it is among the limits of `per_key`, likewise.
-    pub under_per_key: bool,
     /// Completions of a queue are in order: one attempt of a queue at a time, and a backoff holds the queue.
     ///
     /// The compiled `own` limits contain the concurrency of one that this needs.
@@ -103,6 +99,22 @@ pub enum LimitKind {
         period: Nanos,
         /// From when a start is counted.
         anchor: Anchor,
+    },
+    /// Each start waits until the one before is paid for: one `interval` per unit of cost.
+    ///
+    /// A `smooth` quota is this beside its window.
+    Spaced {
+        /// The period, margin included, divided by the count and rounded up.
+        interval: Nanos,
+        /// The largest cost that fits.
+        largest: u32,
+    },
+    /// A token bucket: full at first, one token back per `interval`.
+    Bucket {
+        /// The period divided by the count and rounded up.
+        interval: Nanos,
+        /// Tokens it holds at most.
+        burst: u32,
     },
 }
 

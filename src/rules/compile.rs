@@ -98,10 +98,10 @@ pub(super) fn plan(model: &Model) -> Plan {
         let own = shared.group(model, &rule.caps.overall, rule.caps.concurrency, own, BTreeSet::new());
         let at = lane_of(rule);
         let mut groups = [Vec::new(), Vec::new()];
-        let names = rule.under.limits.iter().filter_map(|name| named.get(name));
+        let budgets = rule.under.limits.iter().filter_map(|name| named.get(name));
         for (kind, under) in [rule.under.overall, rule.under.per_key].into_iter().enumerate() {
             groups[kind].extend(under.then_some(file[kind]));
-            groups[kind].extend(names.clone().map(|groups| groups[kind]));
+            groups[kind].extend(budgets.clone().map(|budget| budget[kind]));
         }
         let [mut all, each] = groups;
         all.extend([own, caps[at]]);
@@ -142,8 +142,6 @@ fn rule_plan(
         shared,
         key_pace,
         shared_pace,
-        under_overall: rule.under.overall,
-        under_per_key: rule.under.per_key,
         ordered: rule.ordered,
         queue: rule.queue,
         overflow: rule.overflow,

@@ -1,9 +1,11 @@
 //! Limits: what enforces a quota somewhere. A closed set of kinds; a grant asks all of a request's limits first and
 //! takes from all of them only when every one has room.
 
+mod smooth;
 mod window;
 
-use self::window::{Spec, Window};
+use self::smooth::{Gcra, Shape};
+use self::window::Window;
 use super::plan::{Anchor, LimitKind, LimitRef, LimitSpec};
 use super::time::{Instant, Nanos};
 
@@ -39,40 +41,68 @@ impl Ask {
 #[derive(Debug)]
 pub(crate) enum LimitState {
     Window(Window),
+    Gcra(Gcra),
+}
+
+/// A limit's numbers, in the terms of what enforces it.
+enum Spec {
+    Window(window::Spec),
+    Gcra(smooth::Spec),
+}
+
+impl From<LimitKind> for Spec {
+    fn from(kind: LimitKind) -> Self {
+        match kind {
+            LimitKind::Window { count, period, anchor } => Self::Window(window::Spec { count, period, anchor }),
+            LimitKind::Spaced { interval, largest } => {
+                Self::Gcra(smooth::Spec { interval, burst: largest, shape: Shape::Spaced })
+            }
+            LimitKind::Bucket { interval, burst } => Self::Gcra(smooth::Spec { interval, burst, shape: Shape::Bucket }),
+        }
+    }
 }
 
 impl LimitState {
     fn new(kind: LimitKind) -> Self {
-        match kind {
-            LimitKind::Window { .. } => Self::Window(Window::default()),
+        match Spec::from(kind) {
+            Spec::Window(_) => Self::Window(Window::default()),
+            Spec::Gcra(_) => Self::Gcra(Gcra::default()),
         }
     }
 
     /// Whether `cost` fits now, with `reserve` left over.
     pub(crate) fn ask(&mut self, kind: LimitKind, now: Instant, cost: u32, reserve: u32) -> Ask {
-        match (self, kind) {
-            (Self::Window(window), LimitKind::Window { .. }) => window.ask(spec(kind), now, cost, reserve),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.ask(spec, now, cost, reserve),
+            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.ask(spec, now, cost),
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
 
     /// A request is granted.
     pub(crate) fn grant(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match self {
-            Self::Window(window) => window.grant(spec(kind), now, cost),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.grant(spec, now, cost),
+            (Self::Gcra(gcra), Spec::Gcra(_)) => gcra.grant(cost),
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
 
     /// Its attempt begins.
     pub(crate) fn claim(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match self {
-            Self::Window(window) => window.claim(spec(kind), now, cost),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.claim(spec, now, cost),
+            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.claim(spec, now, cost),
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
 
     /// Its attempt ended.
     pub(crate) fn end(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match self {
-            Self::Window(window) => window.end(spec(kind), now, cost),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.end(spec, now, cost),
+            (Self::Gcra(_), Spec::Gcra(_)) => {}
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
 
@@ -80,22 +110,31 @@ impl LimitState {
     pub(crate) fn refund(&mut self, cost: u32) {
         match self {
             Self::Window(window) => window.refund(cost),
+            Self::Gcra(gcra) => gcra.refund(cost),
         }
     }
 
     /// A lower bound for a request behind `ahead` others.
     pub(crate) fn earliest(&mut self, kind: LimitKind, now: Instant, ahead: u64, cost: u32) -> Ask {
-        match self {
-            Self::Window(window) => window.earliest(spec(kind), now, ahead, cost),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.earliest(spec, now, ahead, cost),
+            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.earliest(spec, now, ahead, cost),
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
 
     /// When nothing is left of it; `None` while something is outstanding.
     pub(crate) fn free_at(&self, kind: LimitKind) -> Option<Instant> {
-        match self {
-            Self::Window(window) => window.free_at(spec(kind)),
+        match (self, kind.into()) {
+            (Self::Window(window), Spec::Window(spec)) => window.free_at(spec),
+            (Self::Gcra(gcra), Spec::Gcra(_)) => gcra.free_at(),
+            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
         }
     }
+}
+
+fn mismatch(kind: LimitKind) -> ! {
+    unreachable!("a limit's state was made for another kind than {kind:?}")
 }
 
 /// The states of a handful of limits: up to two of them in place.
@@ -200,6 +239,8 @@ impl PaceClock {
 pub(crate) const fn capacity(kind: LimitKind) -> u32 {
     match kind {
         LimitKind::Window { count, .. } => count,
+        LimitKind::Spaced { largest, .. } => largest,
+        LimitKind::Bucket { burst, .. } => burst,
     }
 }
 
@@ -207,18 +248,6 @@ pub(crate) const fn capacity(kind: LimitKind) -> u32 {
 pub(crate) const fn counts_from_end(kind: LimitKind) -> bool {
     match kind {
         LimitKind::Window { anchor, .. } => matches!(anchor, Anchor::End),
-    }
-}
-
-/// How long a start is counted.
-pub(crate) const fn period(kind: LimitKind) -> Nanos {
-    match kind {
-        LimitKind::Window { period, .. } => period,
-    }
-}
-
-const fn spec(kind: LimitKind) -> Spec {
-    match kind {
-        LimitKind::Window { count, period, anchor } => Spec { count, period, anchor },
+        LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
     }
 }
