@@ -5,6 +5,8 @@
 //! [`Scheduler::dispatch`] next ([`Scheduler::next_wake`]). Instants should not go backwards; one that does counts as
 //! the latest seen.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod answer;
 mod cost;
 mod evict;
