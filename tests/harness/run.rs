@@ -148,7 +148,7 @@ impl<S: FnMut() -> Nanos> Driver<S> {
         let in_company = |other: Option<&Call>| other.is_some_and(|other| other.at == call.at);
         let alone = !in_company(self.log.calls.get(index + 1))
             && !in_company(index.checked_sub(1).and_then(|before| self.log.calls.get(before)));
-        let entry = Entry { cost: call.cost, not_before: None, deadline: None };
+        let entry = Entry { cost: call.cost, ..Entry::default() };
         let entered = loop {
             let key = *self.keys.entry(call.key).or_insert_with(|| self.scheduler.add_key(now, call.key));
             let entered = if alone && (self.stall)().is_zero() {
