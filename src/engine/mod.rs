@@ -11,7 +11,7 @@ mod scheduler;
 mod time;
 
 pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
-pub use retry::{RetryPolicy, Scope, WaitOrder};
+pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use scheduler::{
     Claim, Enter, Entry, Evicted, KeyId, KeySnapshot, LaneSnapshot, NextStart, RequestId, RuleSnapshot, Scheduler,
     Snapshot, Target, Turned, Why,

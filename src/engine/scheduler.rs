@@ -239,6 +239,23 @@ impl<W> Scheduler<W> {
         todo!()
     }
 
+    /// The waker that is set for a request and not used yet.
+    #[must_use]
+    pub fn waker(&self, id: RequestId) -> Option<&W> {
+        todo!()
+    }
+
+    /// Whether a [`claim`](Self::claim) would start the request now.
+    #[must_use]
+    pub fn is_granted(&self, id: RequestId) -> bool {
+        todo!()
+    }
+
+    /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
+    pub fn wake_waiting(&mut self) {
+        todo!()
+    }
+
     /// Takes up a grant: the attempt begins. Asked too early, it answers [`Claim::Waiting`]. A request that slept
     /// because it let its lease pass is put back in line, in its old place.
     pub fn claim(&mut self, now: Instant, id: RequestId) -> Claim {
