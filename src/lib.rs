@@ -10,7 +10,10 @@ mod runtime;
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
-pub use rules::Rules;
+pub use rules::{
+    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules,
+    RulesBuilder, Severity,
+};
 #[cfg(feature = "tokio")]
 pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,

@@ -121,24 +121,6 @@ pub enum GiveUp {
 }
 
 impl RetryPolicy {
-    /// One attempt, no waits.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { attempts: 1, waits: 0, ..Self::default() }
-    }
-
-    /// Five attempts, soon after one another: from 250 ms, doubling, at most 5 s.
-    #[must_use]
-    pub fn aggressive() -> Self {
-        Self { attempts: 5, backoff: Nanos::from_millis(250), max_delay: Nanos::from_secs(5), ..Self::default() }
-    }
-
-    /// Four attempts, far from one another: from 3 s, doubling, at most 60 s.
-    #[must_use]
-    pub fn patient() -> Self {
-        Self { attempts: 4, backoff: Nanos::from_secs(3), max_delay: Nanos::from_secs(60), ..Self::default() }
-    }
-
     /// The delay after failure number `attempt`, from 1. The same seed draws the same jitter.
     #[must_use]
     pub fn delay(&self, attempt: u32, seed: u64) -> Nanos {

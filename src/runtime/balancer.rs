@@ -11,7 +11,7 @@ use super::request::Request;
 use super::run::{Plain, Run, Told, Unclassified};
 use super::shared::Shared;
 use super::snapshot::{KeySnapshot, Snapshot};
-use crate::engine::{self, Instant, KeyId, RuleId, Scheduler};
+use crate::engine::{self, Instant, KeyId, RuleId, Scheduler, Turned};
 use crate::error::{Classify, NextStart, Outcome, Refused};
 use crate::key::Key;
 use crate::rules::Rules;
@@ -173,20 +173,19 @@ impl Balancer {
     fn aim(
         &self,
         target: &Target,
-        act: impl Fn(&mut Scheduler<Waker>, Instant, engine::Target),
+        act: impl Fn(&mut Scheduler<Waker>, Instant, engine::Target) -> bool,
     ) -> Result<(), Refused> {
         let on_key = |key: &Key, aim: &dyn Fn(KeyId) -> engine::Target| {
             self.shared.with_record(key, |state, now, record| {
-                act(&mut state.machine, now, aim(record));
-                Ok(())
+                if act(&mut state.machine, now, aim(record)) { Ok(()) } else { Err(Turned::StaleKey) }
             })
         };
+        let on_all = |aim| {
+            self.shared.with(|state, now| act(&mut state.machine, now, aim));
+        };
         match &target.0 {
-            Aim::Overall => self.shared.with(|state, now| act(&mut state.machine, now, engine::Target::Overall)),
-            Aim::Rule(name) => {
-                let rule = self.shared.find(name)?;
-                self.shared.with(|state, now| act(&mut state.machine, now, engine::Target::Rule(rule)));
-            }
+            Aim::Overall => on_all(engine::Target::Overall),
+            Aim::Rule(name) => on_all(engine::Target::Rule(self.shared.find(name)?)),
             Aim::Key(key) => on_key(key, &engine::Target::Key)?,
             Aim::Queue(name, key) => {
                 let rule = self.shared.find(name)?;
@@ -260,7 +259,7 @@ impl RuleHandle {
 
     /// Starts nothing of the rule until it is [resumed](Self::resume). What runs goes on.
     pub fn pause(&self) {
-        self.shared.with(|state, now| state.machine.pause(now, self.rule));
+        self.shared.with(|state, _| state.machine.pause(self.rule));
     }
 
     /// Ends the rule's pause.

@@ -48,7 +48,7 @@ impl Shared {
         });
         if !self.emptied(by, |_| 0).await {
             self.aborting.store(true, Ordering::Release);
-            self.with(|state, now| state.machine.abort(now));
+            self.with(|state, _| state.machine.abort());
             // Permits don't notice anything: there is no use in waiting for them.
             self.emptied(TokioInstant::now() + GRACE, |permits| permits).await;
         }

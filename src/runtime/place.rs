@@ -58,9 +58,6 @@ enum Stage {
     Over,
 }
 
-/// Stands for the record of a key before its request entered.
-const NO_RECORD: KeyId = KeyId { index: u32::MAX, generation: 0 };
-
 /// Which waker the machine has of a running attempt, in two words: enough to see that it is still the right one, as the
 /// machine's copy keeps the original's memory from being used for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +76,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             shared,
             key,
             rule,
-            record: NO_RECORD,
+            record: KeyId::NONE,
             stage,
             wishes,
             spent: Spent::default(),
@@ -159,7 +156,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Enter::Waiting(id) => {
                 self.stage = Stage::Waiting(id);
                 if self.wishes.fail_fast {
-                    return Err(self.not_now());
+                    return Err(self.not_now(id));
                 }
             }
         }
@@ -179,7 +176,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         })?;
         self.stage = Stage::Waiting(id);
         if self.wishes.fail_fast && !granted {
-            return Err(self.not_now());
+            return Err(self.not_now(id));
         }
         Ok(())
     }
@@ -227,15 +224,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             return Ok(());
         }
         let (rule, record) = (self.rule, self.record);
-        let hopeless = self.shared().with(|state, now| {
-            let hopeless = !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, &ancestors);
-            if hopeless {
-                state.machine.withdraw(now, id);
-            }
-            hopeless
-        });
+        let hopeless = self
+            .shared()
+            .with(|state, _| !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, &ancestors));
         if hopeless {
-            self.stage = Stage::Over;
+            self.leave(id);
             return Err(Refused::WouldDeadlock);
         }
         Ok(())
@@ -279,10 +272,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn finish(&mut self) {
         if let Stage::Running { id, .. } = self.stage {
             self.stage = Stage::Over;
-            self.shared().with(|state, now| {
+            let _waker = self.shared().with(|state, now| {
+                let waker = state.machine.take_waker(id);
                 state.machine.finish(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.done += 1);
+                waker
             });
         }
     }
@@ -291,10 +286,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn cut_off(&mut self) {
         if let Stage::Running { id, .. } = self.stage {
             self.stage = Stage::Over;
-            self.shared().with(|state, now| {
+            let _waker = self.shared().with(|state, now| {
+                let waker = state.machine.take_waker(id);
                 state.machine.withdraw(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.aborted += 1);
+                waker
             });
         }
     }
@@ -314,7 +311,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let is_permit = self.is_permit;
         let spent = &mut self.spent;
         let idempotent = self.wishes.idempotent;
+        let mut waker = None;
         let outcome = shared.with(|state, now| {
+            waker = state.machine.take_waker(id);
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
             let seed = state.draw();
@@ -401,19 +400,24 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Leaves the line it was not to stand in.
-    fn not_now(&mut self) -> Refused {
-        let next_start = match self.stage {
-            Stage::Waiting(id) => {
-                let (rule, record) = (self.rule, self.record);
-                self.stage = Stage::Over;
-                self.shared().with(|state, now| {
-                    state.machine.withdraw(now, id);
-                    NextStart::since(now, state.machine.next_start(now, rule, Some(record)))
-                })
-            }
-            Stage::Hopeless(_) | Stage::Outside | Stage::Running { .. } | Stage::Over => NextStart::Now,
-        };
-        Refused::NotNow { next_start }
+    fn not_now(&mut self, id: RequestId) -> Refused {
+        self.leave(id);
+        Refused::NotNow { next_start: self.next_start() }
+    }
+
+    /// Leaves the line.
+    fn leave(&mut self, id: RequestId) {
+        self.stage = Stage::Over;
+        let _waker = self.shared().with(|state, now| {
+            let waker = state.machine.take_waker(id);
+            state.machine.withdraw(now, id);
+            waker
+        });
+    }
+
+    fn next_start(&self) -> NextStart {
+        let (rule, record) = (self.rule, self.record);
+        self.shared().with(|state, now| NextStart::since(now, state.machine.next_start(now, rule, Some(record))))
     }
 
     /// Takes up a grant if there is one; else sees to it that it is woken.
@@ -467,8 +471,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     fn stranded(&mut self, id: RequestId) -> Refused {
-        self.stage = Stage::Over;
-        self.shared().with(|state, now| state.machine.withdraw(now, id));
+        self.leave(id);
         Refused::NoRuntime
     }
 
@@ -476,13 +479,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.stage = Stage::Over;
         self.waited = self.waited.saturating_add(waited);
         match why {
-            Why::MaxWait => {
-                let (rule, record) = (self.rule, self.record);
-                let next_start = self
-                    .shared()
-                    .with(|state, now| NextStart::since(now, state.machine.next_start(now, rule, Some(record))));
-                Refused::MaxWait { waited: self.waited(), next_start }
-            }
+            Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start() },
             Why::Displaced => Refused::Displaced,
             Why::Closed => Refused::Closed,
             Why::Aborted => Refused::Aborted,
@@ -493,7 +490,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 impl<H: Borrow<Arc<Shared>>> Drop for Place<H> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::Waiting(id) => self.shared().with(|state, now| state.machine.withdraw(now, id)),
+            Stage::Waiting(id) => self.leave(id),
             Stage::Running { .. } => self.cut_off(),
             Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
         }

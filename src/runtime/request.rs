@@ -1,8 +1,9 @@
 //! A request in the making.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::attempt::Attempt;
@@ -11,9 +12,10 @@ use super::place::{Place, Wishes};
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
-use crate::engine::{Nanos, RetryPolicy, RuleId};
+use crate::engine::{Nanos, RuleId};
 use crate::error::{Outcome, Refused, Verdict};
 use crate::key::Key;
+use crate::rules::Retry;
 
 /// A request in the making: [`Balancer::request`](crate::Balancer::request) and
 /// [`RuleHandle::request`](crate::RuleHandle::request) begin one.
@@ -63,15 +65,31 @@ impl<'a, C> Request<'a, C> {
         self
     }
 
-    /// What a failure costs and how long it waits. Default: the rule's policy.
-    pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.wishes.policy = Some(Box::new(policy));
+    /// What differs from the rule's retry policy.
+    ///
+    /// ```
+    /// # async fn example(balancer: request_balancer::Balancer) -> Result<(), request_balancer::Refused> {
+    /// use std::time::Duration;
+    /// use request_balancer::Retry;
+    ///
+    /// // Patient, but not with a server that wants more than a minute's rest.
+    /// let retry = Retry::patient().ceiling(Duration::from_secs(60));
+    /// let permit = balancer.request("group", 42).retry(retry).acquire().await?;
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        if let Ok(rule) = self.rule {
+            let base = self.wishes.policy.as_deref().unwrap_or(&self.shared.rule(rule).retry);
+            self.wishes.policy = Some(Box::new(retry.over(base)));
+        }
         self
     }
 
-    /// One attempt, whatever comes of it: [`RetryPolicy::none`].
+    /// One attempt, whatever comes of it. A wait that the server asks for still holds its scope for others.
     pub fn no_retry(self) -> Self {
-        self.retry(RetryPolicy::none())
+        self.retry(Retry::none().waits(0))
     }
 
     /// Doing it twice does no harm: an [ambiguous](crate::Failure::ambiguous) failure may be tried again.
@@ -149,8 +167,8 @@ impl<'a, C> Request<'a, C> {
     pub fn try_acquire(self) -> Result<Permit, Refused> {
         let acquire = self.fail_fast().acquire();
         // It never waits, so it needs nobody to wake.
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        match std::pin::pin!(acquire).poll(&mut context) {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(acquire).poll(&mut context) {
             Poll::Ready(answer) => answer,
             Poll::Pending => Err(Refused::NoRuntime),
         }

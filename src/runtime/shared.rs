@@ -18,6 +18,7 @@ use crate::engine::{
 };
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
+use crate::rules::wording::nearest;
 
 /// How many wake-ups are carried out of the lock at a time.
 const BATCH: usize = 32;
@@ -187,11 +188,6 @@ impl Shared {
         });
     }
 
-    /// Whether attempts are to be remembered while they are polled.
-    pub(crate) const fn nests(&self) -> bool {
-        self.nests
-    }
-
     /// The attempts of this balancer that are being polled on this thread, outermost first.
     pub(crate) fn ancestors(&self) -> Vec<RequestId> {
         if !self.nests {
@@ -259,13 +255,7 @@ impl Shared {
 
     #[cold]
     fn unknown(&self, name: &str) -> Refused {
-        let nearest = self
-            .names
-            .iter()
-            .map(|(known, _)| (strsim::damerau_levenshtein(known, name), known))
-            .filter(|(distance, known)| *distance <= known.chars().count().div_ceil(3))
-            .min_by_key(|(distance, _)| *distance)
-            .map(|(_, known)| known.to_string());
+        let nearest = nearest(name, self.names.iter().map(|(known, _)| &**known)).map(str::to_owned);
         Refused::UnknownRule { name: name.to_owned(), nearest }
     }
 }

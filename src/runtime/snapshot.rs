@@ -8,12 +8,10 @@ use crate::engine::{self, Instant, Plan};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Requests in line, those included that wait for another attempt.
+    /// Requests in line, those included that wait for another attempt or have yet to take up their grant.
     pub waiting: usize,
     /// Attempts that run.
     pub in_flight: usize,
-    /// Grants that nobody took up yet.
-    pub unclaimed: usize,
     /// Keys with work or with an open window.
     pub keys: usize,
     /// How long everything is held; `None` if it is not.
@@ -72,7 +70,7 @@ pub struct KeySnapshot {
 
 impl Snapshot {
     pub(super) fn new(plan: &Plan, now: Instant, snapshot: engine::Snapshot) -> Self {
-        let engine::Snapshot { waiting, in_flight, unclaimed, keys, held_until, next_wake, lanes, rules } = snapshot;
+        let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules } = snapshot;
         let lanes = plan.lanes.iter().zip(lanes).map(|(plan, lane)| {
             let engine::LaneSnapshot { waiting, in_flight, bypassed } = lane;
             LaneSnapshot { name: plan.name.to_string(), priority: plan.priority, waiting, in_flight, bypassed }
@@ -84,7 +82,6 @@ impl Snapshot {
         Self {
             waiting,
             in_flight,
-            unclaimed,
             keys,
             held: span(now, held_until),
             next_wake: span(now, next_wake),
