@@ -202,7 +202,6 @@ impl<W> Scheduler<W> {
         let request = &mut self.requests[id.index];
         request.stage = Stage::Running;
         request.started = true;
-        request.waker = None;
         if request.deadline != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[id.index].deadline = Instant::NEVER;
