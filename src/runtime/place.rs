@@ -378,7 +378,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Asks to be let in, in one way or another.
     fn knock<R>(
         &mut self,
-        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry) -> Result<R, Turned>,
+        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry<'_>) -> Result<R, Turned>,
     ) -> Result<R, Refused> {
         if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
             return Err(*reason);
@@ -399,6 +399,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             let entry = Entry {
                 cost: 1,
+                units: &[],
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };
