@@ -204,7 +204,6 @@ impl<W> Scheduler<W> {
         request.stage = Stage::Running;
         request.started = true;
         request.since = now;
-        request.waker = None;
         if request.deadline != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[id.index].deadline = Instant::NEVER;

@@ -27,7 +27,7 @@ pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Targ
 pub use plan::{
     Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
-pub use retry::{RetryPolicy, Scope, WaitOrder};
+pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use time::{Instant, Nanos};

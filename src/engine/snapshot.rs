@@ -146,7 +146,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Whether a new request of this queue could never start because the given running requests, which wait for it,
-    /// fill a limit that lets go only when they end. False for a stale key.
+    /// fill a limit that lets go only when they end.
     #[must_use]
     pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
         let running: Vec<&Request<W>> = ancestors
@@ -159,15 +159,16 @@ impl<W> Scheduler<W> {
             let taken: u64 = bound.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
             limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
-        let is_known = self.keys.contains(key.index, key.generation);
-        let Some(queue) = is_known.then(|| self.find_queue(key.index, rule)).flatten() else { return false };
-        let queue = &self.queues[queue];
         let plan = &self.plan.rules[usize::from(rule.0)];
         let rule_of = |queue: &Queue| &self.plan.rules[usize::from(queue.rule)];
-        let same_key = |other: &Queue| other.key == queue.key;
-        Queue::own(&queue.numbers, plan)
+        // A stale key is a key of which nothing runs, whoever has its place now.
+        let known = self.keys.contains(key.index, key.generation);
+        let queue = if known { self.find_queue(key.index, rule) } else { None };
+        let same_key = |other: &Queue| known && other.key == key.index;
+        queue
+            .map_or(&*plan.own, |queue| Queue::own(&self.queues[queue].numbers, plan))
             .iter()
-            .any(|spec| fills(spec, &|other| same_key(other) && other.rule == queue.rule))
+            .any(|spec| fills(spec, &|other| same_key(other) && other.rule == rule.0))
             || plan.key.iter().any(|bound| {
                 fills(&self.plan.key_limits[bound.limit], &|other| {
                     same_key(other) && rule_of(other).key.iter().any(|also| also.limit == bound.limit)

@@ -1,0 +1,261 @@
+//! A request that runs in place: the future of `run` and `call`.
+
+use std::any::Any;
+use std::borrow::Borrow;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::attempt::Attempt;
+use super::place::Place;
+use super::shared::Shared;
+use crate::engine::FailureKind;
+use crate::error::{Cause, Classify, Error, Failure, Outcome, Refused, Verdict};
+
+/// Says what an attempt's end means.
+pub trait Judge<O, E> {
+    /// What the request is for.
+    type Value;
+
+    /// What this end means.
+    fn judge(&self, output: O) -> Outcome<Self::Value, E>;
+}
+
+/// The closure says itself what its failures mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<C>(pub(crate) C);
+
+/// The closure returns plain results.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<C>(pub(crate) C);
+
+/// Nobody was named to classify errors: `call` asks the error itself, `run` takes what `?` passes on as final.
+#[derive(Clone, Copy, Debug)]
+pub struct Unclassified;
+
+/// Errors are classified by a function.
+#[derive(Clone, Copy, Debug)]
+pub struct By<C>(pub(crate) C);
+
+/// Classifies what `?` passes on in `run` and `submit`.
+pub trait ClassifyUnsaid<E> {
+    /// What the error means.
+    fn verdict(&self, error: &E) -> Verdict;
+}
+
+/// Classifies the errors of `call`.
+#[diagnostic::on_unimplemented(
+    message = "`call` does not know what `{E}` means for a request",
+    label = "this error is not classified",
+    note = "implement `Classify` for it, pass a function to `.classify(…)`, or use `run`"
+)]
+pub trait ClassifyPlain<E> {
+    /// What the error means.
+    fn verdict(&self, error: &E) -> Verdict;
+}
+
+impl<E> ClassifyUnsaid<E> for Unclassified {
+    fn verdict(&self, _: &E) -> Verdict {
+        Verdict::Permanent
+    }
+}
+
+impl<E: Classify> ClassifyPlain<E> for Unclassified {
+    fn verdict(&self, error: &E) -> Verdict {
+        error.classify()
+    }
+}
+
+impl<E, C: Fn(&E) -> Verdict> ClassifyUnsaid<E> for By<C> {
+    fn verdict(&self, error: &E) -> Verdict {
+        (self.0)(error)
+    }
+}
+
+impl<E, C: Fn(&E) -> Verdict> ClassifyPlain<E> for By<C> {
+    fn verdict(&self, error: &E) -> Verdict {
+        (self.0)(error)
+    }
+}
+
+impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
+    type Value = T;
+
+    fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
+        match output {
+            Err(Failure { cause: Cause::Unsaid(error), hold }) => {
+                let verdict = self.0.verdict(&error);
+                let failure = Failure::judged(error, verdict);
+                Err(Failure { hold: hold.or(failure.hold), ..failure })
+            }
+            said => said,
+        }
+    }
+}
+
+impl<T, E, C: ClassifyPlain<E>> Judge<Result<T, E>, E> for Plain<C> {
+    type Value = T;
+
+    fn judge(&self, output: Result<T, E>) -> Outcome<T, E> {
+        output.map_err(|error| {
+            let verdict = self.0.verdict(&error);
+            Failure::judged(error, verdict)
+        })
+    }
+}
+
+pin_project! {
+    /// The future of [`Balancer::run`](crate::Balancer::run) and [`Balancer::call`](crate::Balancer::call).
+    ///
+    /// It takes its place in line when it is first polled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped while it stands in line, it leaves without a trace. Dropped while an attempt runs, it drops the
+    /// attempt's future and then gives back its concurrency slots; the start stays counted, as it is at the server.
+    // No bound connects the parameters: the compiler forgets how lifetimes belong together when it looks whether a task
+    // may be sent to another thread, and would find that `F` does not make `Fut`.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Run<'a, F, Fut, E, J> {
+        #[pin]
+        pub(super) steps: Steps<&'a Arc<Shared>, F, Fut, E, J>,
+    }
+}
+
+impl<F, Fut, E, J> Future for Run<'_, F, Fut, E, J>
+where
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future,
+    J: Judge<Fut::Output, E>,
+{
+    type Output = Result<J::Value, Error<E>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().steps.poll(context)
+    }
+}
+
+impl<F, Fut, E, J> fmt::Debug for Run<'_, F, Fut, E, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("place", &self.steps.place).finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// Waits for a start, runs an attempt, and again until there is an answer.
+    pub(crate) struct Steps<H: Borrow<Arc<Shared>>, F, Fut, E, J> {
+        // Before `place`: what the attempt holds is gone before its slots are given back.
+        #[pin]
+        running: Option<Fut>,
+        pub(super) place: Place<H>,
+        begin: F,
+        judge: J,
+        last: Option<E>,
+    }
+}
+
+impl<H: Borrow<Arc<Shared>>, F, Fut, E, J> Steps<H, F, Fut, E, J> {
+    pub(crate) const fn new(place: Place<H>, begin: F, judge: J) -> Self {
+        Self { running: None, place, begin, judge, last: None }
+    }
+}
+
+impl<H, F, Fut, E, J> Future for Steps<H, F, Fut, E, J>
+where
+    H: Borrow<Arc<Shared>>,
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future,
+    J: Judge<Fut::Output, E>,
+{
+    type Output = Result<J::Value, Error<E>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let Some(future) = this.running.as_mut().as_pin_mut() else {
+                if let Err(reason) = ready!(this.place.poll_start(context)) {
+                    let (attempts, last) = (this.place.starts(), this.last.take());
+                    return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
+                }
+                let attempt = this.place.attempt();
+                match caught(|| (this.begin)(attempt)) {
+                    Ok(future) => this.running.set(Some(future)),
+                    Err(message) => {
+                        this.place.finish();
+                        return Poll::Ready(Err(Error::Panicked(message)));
+                    }
+                }
+                continue;
+            };
+            let end = if this.place.is_aborted() {
+                End::Aborted
+            } else {
+                match this.place.polling(|| caught(|| future.poll(context))) {
+                    Ok(Poll::Pending) if this.place.watch(context) => End::Aborted,
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Ready(output)) => End::Output(output),
+                    Err(message) => End::Panicked(message),
+                }
+            };
+            let dropped = caught(|| this.running.set(None));
+            let judged = match (end, dropped) {
+                (End::Aborted, _) => {
+                    this.place.cut_off();
+                    let (attempts, last) = (this.place.starts(), this.last.take());
+                    return Poll::Ready(Err(Error::GaveUp { reason: Refused::Aborted, attempts, last }));
+                }
+                (End::Panicked(message), _) | (End::Output(_), Err(message)) => Err(message),
+                (End::Output(output), Ok(())) => caught(|| this.judge.judge(output)),
+            };
+            let failure = match judged {
+                Ok(Ok(value)) => {
+                    this.place.finish();
+                    return Poll::Ready(Ok(value));
+                }
+                Ok(Err(failure)) => failure,
+                Err(message) => {
+                    this.place.finish();
+                    return Poll::Ready(Err(Error::Panicked(message)));
+                }
+            };
+            let (kind, error) = match failure.cause {
+                Cause::Unsaid(error) | Cause::Permanent(error) => {
+                    this.place.finish();
+                    return Poll::Ready(Err(Error::Failed(error)));
+                }
+                Cause::Transient(error) => (FailureKind::Transient, Some(error)),
+                Cause::Ambiguous(error) => (FailureKind::Ambiguous, Some(error)),
+                Cause::Retry { after, last } => (FailureKind::Retry { after: after.map(Into::into) }, last),
+            };
+            if error.is_some() {
+                *this.last = error;
+            }
+            if let Err(reason) = this.place.fail(kind, failure.hold) {
+                let (attempts, last) = (this.place.starts(), this.last.take());
+                return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
+            }
+        }
+    }
+}
+
+/// How the polling of an attempt ended.
+enum End<O> {
+    Output(O),
+    Panicked(String),
+    Aborted,
+}
+
+/// Runs the caller's code; a panic becomes its message.
+fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    // What the closure has touched is never used again after a panic: the request ends with it.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| message(&*panic))
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("something that is not text").to_owned()
+}
