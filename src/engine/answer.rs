@@ -20,18 +20,20 @@ pub struct RequestId {
 
 /// What a request brings along.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// What it takes from every limit; zero counts as 1.
+pub struct Entry<'a> {
+    /// What it takes from limits that count requests; zero counts as 1.
     pub cost: u32,
+    /// What it takes from limits in declared units, by position; nothing where the list ends.
+    pub units: &'a [u32],
     /// It does not start before this.
     pub not_before: Option<Instant>,
     /// It is refused with [`Why::MaxWait`] if it still stands in line then.
     pub deadline: Option<Instant>,
 }
 
-impl Default for Entry {
+impl Default for Entry<'_> {
     fn default() -> Self {
-        Self { cost: 1, not_before: None, deadline: None }
+        Self { cost: 1, units: &[], not_before: None, deadline: None }
     }
 }
 

@@ -381,7 +381,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     fn knock<R>(
         &mut self,
         ancestors: &[RequestId],
-        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry) -> Result<R, Turned>,
+        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry<'_>) -> Result<R, Turned>,
     ) -> Result<R, Refused> {
         if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
             return Err(*reason);
@@ -401,6 +401,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             let entry = Entry {
                 cost: 1,
+                units: &[],
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };

@@ -62,7 +62,10 @@ impl Shared {
             (0..).map(RuleId).zip(&plan.rules).map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
         let anchored = |specs: &[LimitSpec]| {
-            specs.iter().any(|LimitSpec { kind: LimitKind::Window { anchor, .. }, .. }| *anchor == Anchor::End)
+            specs.iter().any(|spec| match spec.kind {
+                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
+                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
+            })
         };
         let nests = anchored(&plan.key_limits)
             || anchored(&plan.shared_limits)
