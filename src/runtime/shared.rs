@@ -8,7 +8,6 @@ use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::Instant as TokioInstant;
 
 use super::clock::Clock;
 use super::closing::Tally;
@@ -174,7 +173,7 @@ impl Shared {
         let next = match instant {
             Instant::NEVER => Next::Idle,
             _ if instant <= now => Next::Now,
-            _ => Next::At(TokioInstant::now() + state.clock.until(instant).min(driver::LONGEST_SLEEP)),
+            _ => Next::At(state.clock.at(instant)),
         };
         self.carry_out(state, now);
         next
