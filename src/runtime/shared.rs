@@ -1,13 +1,13 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::Instant as TokioInstant;
 
 use super::clock::Clock;
 use super::closing::Tally;
@@ -173,7 +173,7 @@ impl Shared {
         let next = match instant {
             Instant::NEVER => Next::Idle,
             _ if instant <= now => Next::Now,
-            _ => Next::At(TokioInstant::now() + state.clock.until(instant).min(driver::LONGEST_SLEEP)),
+            _ => Next::At(state.clock.at(instant)),
         };
         self.carry_out(state, now);
         next
@@ -363,7 +363,8 @@ impl Errands {
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten() {
-            wake.wake();
+            // One owner's panic must not keep the others from being woken.
+            let _ = catch_unwind(AssertUnwindSafe(|| wake.wake()));
             more = true;
         }
         more
