@@ -55,10 +55,15 @@ impl Adversary {
     }
 }
 
-/// Pauses of the executor and how long it works between them, in milliseconds, from the same draws each time.
-pub(crate) fn stalls() -> impl FnMut() -> (u64, u64) {
+/// How long the executor stalls, from the same draws each time: every other time not at all.
+pub(crate) fn stalls() -> impl FnMut() -> Duration {
     let mut rng = Rng::new(60);
-    move || (rng.below(70 * SECOND), if rng.below(2) == 0 { rng.below(2 * SECOND) } else { rng.below(10 * WINDOW) })
+    move || match rng.below(8) {
+        0 => Duration::from_millis(rng.below(10 * WINDOW)),
+        1 | 2 => Duration::from_millis(rng.below(WINDOW)),
+        3 => Duration::from_millis(rng.below(2 * SECOND)),
+        _ => Duration::ZERO,
+    }
 }
 
 fn repeat((at, times): (u64, usize)) -> impl Iterator<Item = u64> {

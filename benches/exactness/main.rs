@@ -4,7 +4,7 @@
 //! The exit status says whether the balancer kept its windows.
 
 mod adversary;
-#[expect(dead_code, reason = "the tests and the other benchmark use the rest of it")]
+#[allow(dead_code, unused_imports, reason = "the tests and the other benchmark use the rest of it")]
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
 mod peers;
@@ -30,9 +30,6 @@ const JITTER: Duration = Duration::from_millis(50);
 /// How long the greedy caller is watched for what it gets.
 const WATCHED: Duration = Duration::from_secs(600);
 
-/// What an exact limiter lets a greedy caller start in that time.
-const FAIR_SHARE: usize = 200;
-
 fn main() -> ExitCode {
     let adversaries = Adversary::all();
     let rows = rows::all(&adversaries);
@@ -55,20 +52,20 @@ fn print_table(rows: &[Row], adversaries: &[Adversary]) {
 }
 
 fn lines(row: &Row, adversaries: &[Adversary]) -> Vec<Line> {
-    let count = f64::from(COUNT);
-    let held_to = |line: Line, held: bool| if held { line.at_most(count) } else { line };
-    let mut lines: Vec<_> = adversaries
-        .iter()
-        .zip(&row.most)
-        .map(|(adversary, &most)| {
-            let what = format!("{}, {}: most starts in any 60 s", row.name, adversary.name);
-            held_to(Line::new(what, most as f64, "starts"), row.promise.is_some())
-        })
-        .collect();
-    let what = format!("{}, all: most arrivals at the server in any 60 s", row.name);
-    lines.push(held_to(Line::new(what, row.at_server as f64, "arrivals"), row.promise == Some(rows::Promise::Server)));
-    lines.push(Line::new(format!("{}, greedy: started in 600 s", row.name), row.in_watch as f64, "starts"));
-    lines
+    let line = |what: &str, most: usize, is_promised: bool| {
+        let line = Line::new(format!("{}, {what}", row.name), most as f64, "1");
+        if is_promised { line.bar(format!("at most {COUNT}"), most <= COUNT as usize) } else { line }
+    };
+    let starts = adversaries.iter().zip(&row.most).map(|(adversary, &most)| {
+        line(&format!("{}: most starts in any 60 s", adversary.name), most, row.promise.is_some())
+    });
+    let at_server = row.promise == Some(rows::Promise::Server);
+    starts
+        .chain([
+            line("all: most arrivals at the server in any 60 s", row.at_server, at_server),
+            line("greedy: started in 600 s", row.in_watch, false),
+        ])
+        .collect()
 }
 
 /// The most of `instants` in any half-open interval of length `period`.

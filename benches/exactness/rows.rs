@@ -53,6 +53,9 @@ impl Row {
     }
 }
 
+/// How long an executor works between two stalls.
+const WORKS: Duration = Duration::from_secs(7);
+
 /// What became of one adversary.
 struct Run {
     starts: Vec<Instant>,
@@ -81,7 +84,7 @@ pub(crate) fn all(adversaries: &[Adversary]) -> Vec<Row> {
             Some(Promise::Server),
             &adversaries.iter().map(behind_any_network).collect::<Vec<_>>(),
         ),
-        awaited("request-balancer, tokio", Some(Promise::Starts), adversaries, || {
+        awaited("request-balancer on tokio", Some(Promise::Starts), adversaries, || {
             Balancer::new("per_key = '20/60s'".parse::<Rules>().expect("sound rules"))
         }),
         awaited("governor, burst 20", None, adversaries, Governor::new),
@@ -138,7 +141,7 @@ fn calls(adversary: &Adversary, rules: &str, handling: impl Fn(usize) -> Nanos) 
 /// All starts in order, and when each call started.
 fn run_calls(adversary: &Adversary, rules: &str, calls: Vec<Call>) -> (Vec<Instant>, Vec<Option<Instant>>) {
     let mut draw = stalls();
-    let stall = || if adversary.stalls { Nanos::from_millis(draw().1) } else { Nanos::ZERO };
+    let stall = || if adversary.stalls { draw().into() } else { Nanos::ZERO };
     let log = run(&plan(rules), calls, Instant::ZERO.saturating_add(END.into()), stall);
     (log.starts().map(|(_, at)| at).collect(), log.started)
 }
@@ -152,7 +155,8 @@ fn awaited<P: Peer>(
 ) -> Row {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    let run = |adversary| Run::before_the_worst_network(runtime.block_on(attack(adversary, &limiter())));
+    let run =
+        |adversary| Run::before_the_worst_network(runtime.block_on(async { attack(adversary, &limiter()).await }));
     Row::of(name, promise, &adversaries.iter().map(run).collect::<Vec<_>>())
 }
 
@@ -167,13 +171,12 @@ async fn attack(adversary: &Adversary, limiter: &impl Peer) -> Vec<Instant> {
     let stalling = async {
         let mut draw = stalls();
         while adversary.stalls {
-            let (works, stalls) = draw();
-            time::sleep(Duration::from_millis(works)).await;
-            time::advance(Duration::from_millis(stalls)).await;
+            time::sleep(WORKS).await;
+            time::advance(draw()).await;
         }
         std::future::pending::<()>().await;
     };
     let callers = join_all(adversary.arrivals.iter().map(caller));
-    let _outcome = time::timeout(END, select(Box::pin(callers), Box::pin(stalling))).await;
-    starts.into_inner()
+    drop(time::timeout(END, select(Box::pin(callers), Box::pin(stalling))).await);
+    starts.take()
 }

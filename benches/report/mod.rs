@@ -17,12 +17,6 @@ impl Line {
         Self { what: what.into(), value, unit, bar: None }
     }
 
-    /// It may be this and no more.
-    pub(crate) fn at_most(self, bar: f64) -> Self {
-        let met = self.value <= bar;
-        self.bar(format!("at most {bar}"), met)
-    }
-
     pub(crate) fn bar(mut self, bar: impl Into<String>, met: bool) -> Self {
         self.bar = Some((bar.into(), met));
         self
