@@ -169,12 +169,14 @@ async fn attack(adversary: &Adversary, limiter: &impl Peer) -> Vec<Instant> {
         starts.borrow_mut().push(Instant::ZERO.saturating_add(began.elapsed().into()));
     };
     let stalling = async {
+        if !adversary.stalls {
+            std::future::pending::<()>().await;
+        }
         let mut draw = stalls();
-        while adversary.stalls {
+        loop {
             time::sleep(WORKS).await;
             time::advance(draw()).await;
         }
-        std::future::pending::<()>().await;
     };
     let callers = join_all(adversary.arrivals.iter().map(caller));
     drop(time::timeout(END, select(Box::pin(callers), Box::pin(stalling))).await);
