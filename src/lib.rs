@@ -3,4 +3,7 @@
 pub mod engine;
 mod rules;
 
-pub use rules::Rules;
+pub use rules::{
+    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules,
+    RulesBuilder, Severity,
+};

@@ -5,15 +5,24 @@
 //! [`Scheduler::dispatch`] next ([`Scheduler::next_wake`]). Instants should not go backwards; one that does counts as
 //! the latest seen.
 
+mod answer;
+mod evict;
+mod lane;
+mod limit;
+mod line;
 mod plan;
+mod queue;
 mod retry;
 mod scheduler;
+mod slab;
+mod snapshot;
 mod time;
+mod timers;
+mod turn;
 
+pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
 pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
 pub use retry::{RetryPolicy, Scope, WaitOrder};
-pub use scheduler::{
-    Claim, Enter, Entry, Evicted, KeyId, KeySnapshot, LaneSnapshot, NextStart, RequestId, RuleSnapshot, Scheduler,
-    Snapshot, Target, Turned, Why,
-};
+pub use scheduler::Scheduler;
+pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use time::{Instant, Nanos};

@@ -1,220 +1,140 @@
-//! The machine: requests in, grants out.
+//! The machine: requests in, grants out. Here is what its owner calls; how a turn goes is in `turn.rs`, how requests
+//! join and leave the line in `line.rs`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::plan::{Plan, RuleId};
-use super::time::{Instant, Nanos};
-
-/// A key's record. Stale once the record was evicted; every method that takes one says what it does then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KeyId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-/// A request in the machine, from [`Scheduler::enter`] to [`Scheduler::finish`] or [`Scheduler::withdraw`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
-
-/// What a request brings along.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// What it takes from every limit; at least 1.
-    pub cost: u32,
-    /// It does not start before this.
-    pub not_before: Option<Instant>,
-    /// It is refused with [`Why::MaxWait`] if it still stands in line then.
-    pub deadline: Option<Instant>,
-}
-
-/// What became of a request that entered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enter {
-    /// Granted and claimed: the attempt begins now.
-    Started(RequestId),
-    /// It stands in line.
-    Waiting(RequestId),
-}
-
-/// Why a request was turned away at the door. Nothing was kept of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turned {
-    /// The key's record was evicted: make a new one with [`Scheduler::add_key`] and come again.
-    StaleKey,
-    /// Its queue is full.
-    QueueFull {
-        /// How many wait there.
-        waiting: u32,
-    },
-    /// It can never fit.
-    CostTooHigh {
-        /// What it costs.
-        cost: u32,
-        /// The most that one of its limits ever has room for.
-        capacity: u32,
-    },
-    /// The machine was closed.
-    Closed,
-}
-
-/// Why a request in line was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Its deadline passed while it stood in line.
-    MaxWait,
-    /// A newer request took its place in a full queue.
-    Displaced,
-    /// The machine was closed.
-    Closed,
-    /// The machine was told to give up even what runs.
-    Aborted,
-}
-
-/// The answer to [`Scheduler::claim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// The attempt begins now; it stood in line for so long this time.
-    Started {
-        /// Time in line since it entered or was put back.
-        waited: Nanos,
-    },
-    /// It stands in line, or one granted before it in its queue must claim first.
-    Waiting,
-    /// It runs already.
-    Running,
-    /// It was refused; the request is gone from the machine with this answer.
-    Refused {
-        /// For this reason.
-        why: Why,
-        /// Time in line since it entered or was put back.
-        waited: Nanos,
-    },
-    /// The machine knows no such request.
-    Unknown,
-}
-
-/// When a request could start at the earliest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NextStart {
-    /// At once.
-    Now,
-    /// Not before this instant.
-    At(Instant),
-    /// As soon as a running attempt ends.
-    WhenOneEnds,
-    /// Its rule is paused.
-    Never,
-}
-
-/// What a hold or a release is aimed at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Everything under `overall`.
-    Overall,
-    /// A rule, whatever the key.
-    Rule(RuleId),
-    /// A key, whatever the rule.
-    Key(KeyId),
-    /// The queue of a rule and a key.
-    Queue(RuleId, KeyId),
-    /// One request, by the queue it belongs to: only for putting it back.
-    Request,
-}
-
-/// A key's record that is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Evicted {
-    /// What the owner called the key in [`Scheduler::add_key`].
-    pub tag: u64,
-    /// Its id, now stale.
-    pub id: KeyId,
-}
-
-/// The state of the machine in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Requests in line, put back and stepped out ones included.
-    pub waiting: usize,
-    /// Attempts that run.
-    pub in_flight: usize,
-    /// Grants that nobody took up yet.
-    pub unclaimed: usize,
-    /// Key records.
-    pub keys: usize,
-    /// End of the hold over everything, if one is on.
-    pub held_until: Option<Instant>,
-    /// When the machine wants to be called next.
-    pub next_wake: Option<Instant>,
-    /// Per lane, most urgent first.
-    pub lanes: Vec<LaneSnapshot>,
-    /// Per rule, in the order of the plan.
-    pub rules: Vec<RuleSnapshot>,
-}
-
-/// One lane in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaneSnapshot {
-    /// Requests in line.
-    pub waiting: usize,
-    /// Attempts that run.
-    pub in_flight: usize,
-    /// Grants that went past it since it was last served.
-    pub bypassed: u32,
-}
-
-/// One rule in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleSnapshot {
-    /// Requests in line.
-    pub waiting: usize,
-    /// Attempts that run.
-    pub in_flight: usize,
-    /// End of its hold, if one is on.
-    pub held_until: Option<Instant>,
-    /// Whether it is paused.
-    pub paused: bool,
-}
-
-/// One key in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeySnapshot {
-    /// Requests in line, over all rules.
-    pub waiting: usize,
-    /// Attempts that run.
-    pub in_flight: usize,
-    /// End of its hold, if one is on.
-    pub held_until: Option<Instant>,
-}
+use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
+use super::lane::{Lane, Ring};
+use super::limit::{self, LimitStates, PaceClock};
+use super::plan::{Plan, RuleId, RulePlan};
+use super::queue::{KeyRecord, Queue, Request, Stage};
+use super::slab::Slab;
+use super::time::Instant;
+use super::timers::Timers;
 
 /// Decides which request starts when. `W` wakes the owner of a request.
 ///
 /// After every call that takes `now`, fire what [`take_wakes`](Self::take_wakes) hands out (outside any lock) and see
 /// whether [`next_wake`](Self::next_wake) moved.
+///
+/// ```
+/// use std::sync::Arc;
+/// use request_balancer::Rules;
+/// use request_balancer::engine::{Claim, Enter, Entry, Instant, RuleId, Scheduler};
+///
+/// let rules: Rules = "per_key = \"1/1s\"".parse()?;
+/// let mut scheduler = Scheduler::<&str>::new(rules.plan());
+/// let key = scheduler.add_key(Instant::ZERO, 42);
+///
+/// let first = scheduler.enter(Instant::ZERO, key, RuleId(0), Entry::default());
+/// assert!(matches!(first, Ok(Enter::Started(_))));
+/// let second = scheduler.enter(Instant::from_millis(10), key, RuleId(0), Entry::default());
+/// let Ok(Enter::Waiting(second)) = second else { panic!("{second:?}") };
+/// scheduler.set_waker(second, "second");
+///
+/// let due = Instant::from_millis(1_000);
+/// assert_eq!(scheduler.next_wake(), Some(due));
+/// scheduler.dispatch(due);
+/// assert_eq!(scheduler.take_wakes(), &["second"]);
+/// assert!(matches!(scheduler.claim(due, second), Claim::Started { .. }));
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheduler<W> {
-    plan: Arc<Plan>,
-    wakes: Vec<W>,
+    pub(super) plan: Arc<Plan>,
+    /// Per rule, the smallest of its limits' capacities.
+    capacities: Box<[u32]>,
+    pub(super) requests: Slab<Request<W>>,
+    pub(super) queues: Slab<Queue>,
+    pub(super) keys: Slab<KeyRecord>,
+    pub(super) lanes: Box<[Lane]>,
+    pub(super) rings: Box<[Ring]>,
+    pub(super) rules: Box<[RuleState]>,
+    pub(super) shared: LimitStates,
+    pub(super) clocks: Box<[PaceClock]>,
+    pub(super) hold: Instant,
+    /// Parked queues, and requests that stepped out.
+    pub(super) timers: Timers<Due>,
+    pub(super) deadlines: Timers<RequestId>,
+    pub(super) sweeps: Timers<KeyId>,
+    /// Grants by the end of their lease; all leases are of one length.
+    pub(super) leases: VecDeque<(Instant, RequestId)>,
+    /// When a turn could do more for the queues that are ready.
+    pub(super) opens: Option<Instant>,
+    /// Scratch of a turn: lanes in the order in which they are served.
+    pub(super) order: Vec<usize>,
+    /// Scratch of a turn: shared limits that a costly request waits for.
+    pub(super) reserved: Vec<usize>,
+    pub(super) wakes: Vec<W>,
+    pub(super) evicted: Vec<Evicted>,
+    now: Instant,
+    closed: bool,
+}
+
+/// What changes about a rule.
+#[derive(Debug, Default)]
+pub(super) struct RuleState {
+    pub(super) hold: Instant,
+    pub(super) paused: bool,
+    pub(super) in_line: usize,
+    pub(super) running: usize,
+}
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// A parked queue, by index and generation.
+    Queue(u32, u32),
+    /// A request that stepped out.
+    Request(RequestId),
 }
 
 impl<W> Scheduler<W> {
     /// An empty machine for these rules.
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
-        Self { plan, wakes: Vec::new() }
+        let rule_state = |rule: &RulePlan| RuleState { paused: rule.paused, ..RuleState::default() };
+        Self {
+            capacities: plan.rules.iter().map(|rule| capacity(&plan, rule)).collect(),
+            requests: Slab::new(),
+            queues: Slab::new(),
+            keys: Slab::new(),
+            lanes: Lane::all(&plan),
+            rings: vec![Ring::EMPTY; plan.rules.len()].into_boxed_slice(),
+            rules: plan.rules.iter().map(rule_state).collect(),
+            shared: LimitStates::new(&plan.shared_limits),
+            clocks: vec![PaceClock::default(); plan.shared_clocks].into_boxed_slice(),
+            hold: Instant::ZERO,
+            timers: Timers::new(),
+            deadlines: Timers::new(),
+            sweeps: Timers::new(),
+            leases: VecDeque::new(),
+            opens: None,
+            order: Vec::new(),
+            reserved: Vec::new(),
+            wakes: Vec::new(),
+            evicted: Vec::new(),
+            now: Instant::ZERO,
+            closed: false,
+            plan,
+        }
     }
 
     /// The rules it goes by.
     #[must_use]
-    pub fn plan(&self) -> &Arc<Plan> {
+    pub const fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
     /// Makes a record for a key. `tag` is the owner's name for it, handed back when the record is evicted.
+    ///
+    /// A record without work is evicted within two seconds of the end of its last window and hold.
     pub fn add_key(&mut self, now: Instant, tag: u64) -> KeyId {
-        todo!()
+        let now = self.tick(now);
+        let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan));
+        self.note_idle(now, index);
+        KeyId { index, generation }
     }
 
     /// Takes a request in and starts it at once if nothing is in the way: granted and claimed in one.
@@ -222,38 +142,74 @@ impl<W> Scheduler<W> {
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
     pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry) -> Result<Enter, Turned> {
-        todo!()
+        let now = self.tick(now);
+        let queue = self.admit(key, rule, entry)?;
+        if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, entry.cost.max(1)) {
+            let id = self.start(now, queue, entry.cost.max(1));
+            self.sweep_some(now);
+            return Ok(Enter::Started(id));
+        }
+        let id = self.join(now, queue, entry)?;
+        self.dispatch(now);
+        Ok(match self.claim_granted(now, id) {
+            Claim::Started { .. } => Enter::Started(id),
+            Claim::Waiting | Claim::Running | Claim::Refused { .. } | Claim::Unknown => Enter::Waiting(id),
+        })
     }
 
-    /// Takes a request in without starting anything: [`dispatch`](Self::dispatch) will grant it, its owner claim it.
+    /// Takes a request in without starting anything: [`dispatch`](Self::dispatch) grants it, its owner claims it.
     ///
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
     pub fn enqueue(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry) -> Result<RequestId, Turned> {
-        todo!()
+        let now = self.tick(now);
+        let queue = self.admit(key, rule, entry)?;
+        self.join(now, queue, entry)
     }
 
-    /// Sets whom to wake when something becomes of the request: a grant, a refusal, its turn to claim. Running requests are woken by [`abort`](Self::abort) alone.
-    /// Each wake is used once. An unknown request is no error: the waker comes back.
+    /// Sets whom to wake when something becomes of the request: a grant, its turn to claim, a refusal, an abort.
+    ///
+    /// Each waker is used once. For an unknown request it comes back.
     pub fn set_waker(&mut self, id: RequestId, waker: W) -> Option<W> {
-        todo!()
+        if !self.requests.contains(id.index, id.generation) {
+            return Some(waker);
+        }
+        self.requests[id.index].waker = Some(waker);
+        None
     }
 
-    /// Takes up a grant: the attempt begins. Asked too early, it answers [`Claim::Waiting`]. A request that slept
-    /// because it let its lease pass is put back in line, in its old place.
+    /// Takes up a grant: the attempt begins. Asked too early, it answers [`Claim::Waiting`].
+    ///
+    /// A request that slept because it let its lease pass is put back in line, in its old place.
     pub fn claim(&mut self, now: Instant, id: RequestId) -> Claim {
-        todo!()
+        let now = self.tick(now);
+        let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
+        match request.stage {
+            Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
+            Stage::Running | Stage::Aborted => Claim::Running,
+            Stage::Refused { why } => {
+                let waited = request.deadline.since(request.since);
+                self.retire(now, id.index);
+                Claim::Refused { why, waited }
+            }
+            Stage::Asleep => {
+                self.requeue(id.index, Instant::ZERO);
+                self.dispatch(now);
+                self.claim_granted(now, id)
+            }
+            Stage::Granted { .. } => self.claim_granted(now, id),
+        }
     }
 
-    /// The attempt ended and so does the request.
+    /// The attempt ended and so does the request. An unknown request is ignored.
     pub fn finish(&mut self, now: Instant, id: RequestId) {
-        todo!()
+        self.withdraw(now, id);
     }
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
-    /// With [`Target::Request`] it steps out of line until then. `deadline` is as in [`Entry`].
-    /// Returns false if the machine is closed or knows no such running request: then it is gone.
+    /// With [`Target::Request`] it steps out of line until then. `deadline` is as in [`Entry`]. Returns false if the
+    /// machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
         now: Instant,
@@ -262,100 +218,224 @@ impl<W> Scheduler<W> {
         until: Instant,
         deadline: Option<Instant>,
     ) -> bool {
-        todo!()
+        let now = self.tick(now);
+        // The hold stands even if the request is gone: it is what the server said.
+        let steps_out = match scope {
+            Target::Request => true,
+            Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
+                self.set_hold(now, scope, until);
+                false
+            }
+        };
+        if !self.put_back(now, id, deadline) {
+            return false;
+        }
+        if steps_out {
+            self.step_out(id, until);
+        } else {
+            self.requeue(id.index, Instant::ZERO);
+        }
+        self.settle(now);
+        true
     }
 
-    /// The attempt failed; the request steps out until `until` and then goes back to its place. In an `ordered` rule
-    /// its queue waits for it. Returns as [`retry`](Self::retry).
+    /// The attempt failed; the request steps out until `until` and then goes back to its place.
+    ///
+    /// In an `ordered` rule its queue waits for it. Returns as [`retry`](Self::retry).
     pub fn back_off(&mut self, now: Instant, id: RequestId, until: Instant, deadline: Option<Instant>) -> bool {
-        todo!()
+        let now = self.tick(now);
+        if !self.put_back(now, id, deadline) {
+            return false;
+        }
+        let queue = self.requests[id.index].queue;
+        if self.plan.rules[usize::from(self.queues[queue].rule)].ordered {
+            self.requeue(id.index, until);
+        } else {
+            self.step_out(id, until);
+        }
+        self.settle(now);
+        true
     }
 
-    /// The owner dropped the request, in whatever state: what it had not used is refunded.
+    /// The owner dropped the request, in whatever state: what it had not used is refunded. An unknown request is
+    /// ignored.
     pub fn withdraw(&mut self, now: Instant, id: RequestId) {
-        todo!()
+        let now = self.tick(now);
+        if !self.requests.contains(id.index, id.generation) {
+            return;
+        }
+        match self.requests[id.index].stage {
+            Stage::Running | Stage::Aborted => self.end_attempt(now, id.index),
+            Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
+                self.leave_line(now, id.index);
+            }
+            Stage::Refused { .. } => {}
+        }
+        self.retire(now, id.index);
+        self.settle(now);
     }
 
-    /// Nothing of the target starts before `until`. Holds on one target combine by maximum; none is longer than the plan's `max_hold`.
-    pub fn hold(&mut self, now: Instant, target: Target, until: Instant) {
-        todo!()
+    /// Nothing of the target starts before `until`. Returns false for a stale key.
+    ///
+    /// Holds on one target combine by maximum; none is longer than the plan's `max_hold`. Targeting
+    /// [`Target::Request`] does nothing.
+    pub fn hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
+        let now = self.tick(now);
+        self.set_hold(now, target, until)
     }
 
-    /// Ends a target's hold.
-    pub fn release(&mut self, now: Instant, target: Target) {
-        todo!()
+    /// Ends a target's hold. Returns false for a stale key.
+    pub fn release(&mut self, now: Instant, target: Target) -> bool {
+        let now = self.tick(now);
+        match target {
+            Target::Overall => self.hold = Instant::ZERO,
+            Target::Rule(rule) => self.rules[usize::from(rule.0)].hold = Instant::ZERO,
+            Target::Key(key) => {
+                if !self.keys.contains(key.index, key.generation) {
+                    return false;
+                }
+                self.keys[key.index].hold = Instant::ZERO;
+                self.redecide_all(key.index);
+            }
+            Target::Queue(rule, key) => {
+                if !self.keys.contains(key.index, key.generation) {
+                    return false;
+                }
+                if let Some(queue) = self.find_queue(key.index, rule) {
+                    self.queues[queue].hold = Instant::ZERO;
+                }
+                self.redecide_all(key.index);
+            }
+            Target::Request => {}
+        }
+        self.dispatch(now);
+        true
     }
 
     /// Starts nothing of the rule until [`resume`](Self::resume).
-    pub fn pause(&mut self, now: Instant, rule: RuleId) {
-        todo!()
+    pub fn pause(&mut self, rule: RuleId) {
+        self.rules[usize::from(rule.0)].paused = true;
     }
 
     /// Ends a pause.
     pub fn resume(&mut self, now: Instant, rule: RuleId) {
-        todo!()
+        let now = self.tick(now);
+        self.rules[usize::from(rule.0)].paused = false;
+        self.dispatch(now);
     }
 
     /// Refuses what waits and whatever comes. What runs may finish. Returns how many were refused.
     pub fn close(&mut self, now: Instant) -> usize {
-        todo!()
+        let now = self.tick(now);
+        self.closed = true;
+        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        for &index in &waiting {
+            self.refuse(now, index, Why::Closed);
+        }
+        waiting.len()
     }
 
-    /// After [`close`](Self::close): marks what runs as [`Why::Aborted`] and wakes it. Returns how many.
-    pub fn abort(&mut self, now: Instant) -> usize {
-        todo!()
+    /// Tells what runs to give up: marks it as [`Why::Aborted`] and wakes it. Returns how many.
+    ///
+    /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
+    pub fn abort(&mut self) -> usize {
+        let running: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage == Stage::Running).collect();
+        for &index in &running {
+            let request = &mut self.requests[index];
+            request.stage = Stage::Aborted;
+            self.wakes.extend(request.waker.take());
+        }
+        running.len()
     }
 
-    /// Whether the request was marked by [`abort`](Self::abort).
+    /// Whether the request was told to give up by [`abort`](Self::abort).
     #[must_use]
     pub fn is_aborted(&self, id: RequestId) -> bool {
-        todo!()
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
     }
 
-    /// One turn: what is due becomes ready, and what is ready is granted, at most 64 grants and demotions.
-    /// If more is left, `next_wake` is now.
-    pub fn dispatch(&mut self, now: Instant) {
-        todo!()
-    }
-
-    /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
-    #[must_use]
-    pub fn next_wake(&self) -> Option<Instant> {
-        todo!()
-    }
-
-    /// Whom to wake, in order. Empty most of the time.
-    pub fn take_wakes(&mut self) -> &mut Vec<W> {
+    /// Whom to wake, in order. Empty most of the time; the caller drains it.
+    pub const fn take_wakes(&mut self) -> &mut Vec<W> {
         &mut self.wakes
     }
 
-    /// Records that were evicted since the last call.
-    pub fn take_evicted(&mut self) -> &mut Vec<Evicted> {
-        todo!()
+    /// Records that were evicted since the list was last drained.
+    pub const fn take_evicted(&mut self) -> &mut Vec<Evicted> {
+        &mut self.evicted
     }
 
-    /// Whether a request of this queue could never start because the given running ones, which wait for it, occupy a
-    /// limit that lets go only when they end.
-    #[must_use]
-    pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
-        todo!()
+    /// The later of `now` and the latest instant seen: time does not go backwards in here.
+    pub(super) fn tick(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
     }
 
-    /// A lower bound for the start of a new request, from limits, holds and the requests ahead in the same queue.
-    #[must_use]
-    pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
-        todo!()
+    /// Finds the request's queue, or says why it may not come in.
+    fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry) -> Result<u32, Turned> {
+        if self.closed {
+            return Err(Turned::Closed);
+        }
+        if !self.keys.contains(key.index, key.generation) {
+            return Err(Turned::StaleKey);
+        }
+        let capacity = self.capacities[usize::from(rule.0)];
+        if entry.cost > capacity {
+            return Err(Turned::CostTooHigh { cost: entry.cost, capacity });
+        }
+        Ok(self.queue_of(key.index, rule))
     }
 
-    /// The machine in numbers.
-    #[must_use]
-    pub fn snapshot(&self, now: Instant) -> Snapshot {
-        todo!()
+    /// Ends the attempt and puts the request in line again, outside its queue.
+    fn put_back(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) -> bool {
+        let Some(request) = self.requests.get(id.index, id.generation) else { return false };
+        match request.stage {
+            Stage::Running if !self.closed => {}
+            Stage::Running
+            | Stage::Aborted
+            | Stage::Queued { .. }
+            | Stage::Granted { .. }
+            | Stage::Asleep
+            | Stage::Out { .. }
+            | Stage::Refused { .. } => {
+                self.withdraw(now, id);
+                return false;
+            }
+        }
+        self.end_attempt(now, id.index);
+        self.rejoin(now, id, deadline);
+        true
     }
 
-    /// One key in numbers; all zero for a stale id.
-    #[must_use]
-    pub fn key_snapshot(&self, now: Instant, key: KeyId) -> KeySnapshot {
-        todo!()
+    fn set_hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
+        let until = until.min(now.saturating_add(self.plan.max_hold));
+        match target {
+            Target::Overall => self.hold = self.hold.max(until),
+            Target::Rule(rule) => {
+                let rule = &mut self.rules[usize::from(rule.0)];
+                rule.hold = rule.hold.max(until);
+            }
+            Target::Key(key) | Target::Queue(_, key) if !self.keys.contains(key.index, key.generation) => return false,
+            Target::Key(key) => {
+                let record = &mut self.keys[key.index];
+                record.hold = record.hold.max(until);
+                self.note_idle(now, key.index);
+            }
+            Target::Queue(rule, key) => {
+                let queue = self.queue_of(key.index, rule);
+                let queue = &mut self.queues[queue];
+                queue.hold = queue.hold.max(until);
+                self.note_idle(now, key.index);
+            }
+            Target::Request => {}
+        }
+        true
     }
+}
+
+fn capacity(plan: &Plan, rule: &RulePlan) -> u32 {
+    let own = rule.own.iter().map(|spec| spec.kind);
+    let key = rule.key.iter().map(|bound| plan.key_limits[bound.limit].kind);
+    let shared = rule.shared.iter().map(|bound| plan.shared_limits[bound.limit].kind);
+    own.chain(key).chain(shared).map(limit::capacity).min().unwrap_or(u32::MAX)
 }

@@ -1,19 +1,24 @@
 //! Rules: text in, findings or a checked [`Rules`] out.
+//!
+//! ```text
+//! text --toml--> builder --check--> findings | model --compile--> plan
+//! code ------------^                              --write--> text
+//! ```
 
-use std::sync::Arc;
+mod builder;
+mod check;
+mod compile;
+mod duration;
+mod finding;
+mod model;
+mod quota;
+mod retry;
+mod toml;
+mod wording;
+mod write;
 
-use crate::engine::Plan;
-
-/// A checked set of rules: what loads cannot fail later.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    plan: Arc<Plan>,
-}
-
-impl Rules {
-    /// The rules compiled for the engine.
-    #[must_use]
-    pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.plan)
-    }
-}
+pub use builder::{Lane, NamedLimit, Rule, RulesBuilder};
+pub use finding::{Finding, FindingCode, Findings, Severity};
+pub use model::{CheckedRule, Rules};
+pub use quota::{CountFrom, Quota, QuotaKind};
+pub use retry::Retry;

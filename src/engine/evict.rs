@@ -1,0 +1,84 @@
+//! Keys that nobody needs any more.
+//!
+//! A key's record goes when it has no work, its windows are empty and its hold is over. The sweep looks at each idle
+//! key once after that, on a coarse grid so that many keys make one wake-up; the path of a request only reads a flag.
+
+use super::answer::{Evicted, KeyId};
+use super::queue::KeyRecord;
+use super::scheduler::Scheduler;
+use super::slab::NIL;
+use super::time::{Instant, Nanos};
+
+/// Sweeps happen at multiples of this.
+const GRID: Nanos = Nanos::from_secs(1);
+
+/// Records that a request looks at in passing.
+const IN_PASSING: usize = 2;
+
+impl<W> Scheduler<W> {
+    /// A key may have become idle: the sweep will look at it.
+    pub(super) fn note_idle(&mut self, now: Instant, index: u32) {
+        let key = &self.keys[index];
+        if key.busy > 0 || key.swept {
+            return;
+        }
+        let at = on_grid(self.free_at(key).max(now));
+        self.keys[index].swept = true;
+        self.sweeps.push(at, KeyId { index, generation: self.keys.generation(index) });
+    }
+
+    /// Evicts in passing, for owners whose timer does not run.
+    pub(super) fn sweep_some(&mut self, now: Instant) {
+        if self.sweeps.peek().is_some_and(|(at, _)| at <= now) {
+            self.sweep(now, IN_PASSING);
+        }
+    }
+
+    /// Looks at idle keys whose time has come. Returns false if there are more.
+    pub(super) fn sweep(&mut self, now: Instant, at_most: usize) -> bool {
+        for _ in 0..at_most {
+            let Some((_, id)) = self.sweeps.pop_due(now) else { return true };
+            let key = &mut self.keys[id.index];
+            key.swept = false;
+            if key.busy > 0 {
+                continue;
+            }
+            if self.free_at(&self.keys[id.index]) > now {
+                self.note_idle(now, id.index);
+            } else {
+                self.evict(id);
+            }
+        }
+        self.sweeps.peek().is_none_or(|(at, _)| at > now)
+    }
+
+    /// When nothing is left of an idle key.
+    fn free_at(&self, key: &KeyRecord) -> Instant {
+        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits).unwrap_or(Instant::NEVER));
+        let first = key.queues;
+        let mut queue = first;
+        while queue != NIL {
+            let record = &self.queues[queue];
+            let own = record.limits.free_at(&self.plan.rules[usize::from(record.rule)].own);
+            latest = latest.max(record.hold).max(own.unwrap_or(Instant::NEVER));
+            queue = if record.sibling == first { NIL } else { record.sibling };
+        }
+        latest
+    }
+
+    fn evict(&mut self, id: KeyId) {
+        let record = self.keys.remove(id.index);
+        let first = record.queues;
+        let mut queue = first;
+        while queue != NIL {
+            let removed = self.queues.remove(queue);
+            queue = if removed.sibling == first { NIL } else { removed.sibling };
+        }
+        self.evicted.push(Evicted { tag: record.tag, id });
+    }
+}
+
+/// The first multiple of the grid that is not before `at`.
+const fn on_grid(at: Instant) -> Instant {
+    Instant::from_nanos(at.as_nanos().div_ceil(GRID.get()).saturating_mul(GRID.get()))
+}

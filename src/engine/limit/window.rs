@@ -1,0 +1,300 @@
+//! Windows and concurrency caps in one model: a log of starts, and what is outstanding.
+//!
+//! A window `N/T` has room for a cost iff the starts in (now − T, now], what is outstanding and the cost together are at
+//! most N. A grant is outstanding until its claim writes the start into the log; in a window that counts from the end of
+//! an attempt, it is outstanding until that end. With T = 0 nothing is ever written: a concurrency cap.
+
+use std::collections::VecDeque;
+
+use super::Ask;
+use crate::engine::plan::Anchor;
+use crate::engine::time::{Instant, Nanos};
+
+/// The numbers of a window, as the plan has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    pub(crate) count: u32,
+    pub(crate) period: Nanos,
+    pub(crate) anchor: Anchor,
+}
+
+/// The state of one window.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    outstanding: u32,
+    log: Log,
+}
+
+/// Starts that may still count, oldest first. One start needs no memory of its own: most keys never have more.
+#[derive(Debug, Default)]
+enum Log {
+    #[default]
+    Empty,
+    One {
+        at: Instant,
+        cost: u32,
+    },
+    Many(Box<Ring>),
+}
+
+/// Starts of one instant are one entry. The box stays once it was needed: it goes with the key's record.
+#[derive(Debug, Default)]
+struct Ring {
+    starts: VecDeque<(Instant, u32)>,
+    used: u32,
+}
+
+/// A log that emptied keeps room for so many entries.
+const KEPT_ENTRIES: usize = 64;
+
+impl Window {
+    /// Whether `cost` fits now, with `reserve` left over for others.
+    pub(crate) fn ask(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
+        self.log.forget(now, spec.period);
+        let capacity = spec.count - reserve.min(spec.count.saturating_sub(cost));
+        let wanted = u64::from(self.outstanding) + u64::from(cost);
+        let total = wanted + u64::from(self.log.used());
+        if total <= u64::from(capacity) {
+            return Ask::Room;
+        }
+        if wanted > u64::from(capacity) {
+            return match spec.anchor {
+                Anchor::End => Ask::Busy,
+                // What is outstanding is claimed now at the earliest.
+                Anchor::Start => Ask::Unclaimed(now.saturating_add(spec.period)),
+            };
+        }
+        Ask::At(self.log.freed(total - u64::from(capacity)).saturating_add(spec.period))
+    }
+
+    /// A request is granted: its cost is outstanding.
+    pub(crate) fn grant(&mut self, spec: Spec, now: Instant, cost: u32) {
+        self.outstanding += cost;
+        debug_assert!(
+            {
+                self.log.forget(now, spec.period);
+                self.log.used() + self.outstanding <= spec.count
+            },
+            "granted over {spec:?}: {self:?}"
+        );
+    }
+
+    /// Its attempt begins.
+    pub(crate) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) {
+        match spec.anchor {
+            Anchor::Start => self.count(spec, now, cost),
+            Anchor::End => {}
+        }
+    }
+
+    /// Its attempt ended, however.
+    pub(crate) fn end(&mut self, spec: Spec, now: Instant, cost: u32) {
+        match spec.anchor {
+            Anchor::Start => {}
+            Anchor::End => self.count(spec, now, cost),
+        }
+    }
+
+    /// The grant was not used.
+    pub(crate) fn refund(&mut self, cost: u32) {
+        self.outstanding -= cost;
+    }
+
+    /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
+    pub(crate) fn earliest(&mut self, spec: Spec, now: Instant, ahead: u64, cost: u32) -> Ask {
+        self.log.forget(now, spec.period);
+        let used = u64::from(self.log.used());
+        let count = u64::from(spec.count);
+        let place = used + u64::from(self.outstanding) + ahead + u64::from(cost);
+        if place <= count {
+            return Ask::Room;
+        }
+        if spec.period.is_zero() {
+            return Ask::Busy;
+        }
+        // The unit at `place` follows the one `count` places before it by a period, that one its own forerunner, and
+        // so on down to a unit of the first round: in the log, or free to go now.
+        let rounds = (place - 1) / count;
+        let first = place - rounds * count;
+        let base = if first <= used { self.log.freed(first) } else { now };
+        Ask::At(base.saturating_add(spec.period.saturating_mul(rounds)))
+    }
+
+    /// When nothing is left of it. `None` while something is outstanding.
+    pub(crate) fn free_at(&self, spec: Spec) -> Option<Instant> {
+        (self.outstanding == 0).then(|| self.log.newest().map_or(Instant::ZERO, |at| at.saturating_add(spec.period)))
+    }
+
+    fn count(&mut self, spec: Spec, now: Instant, cost: u32) {
+        self.outstanding -= cost;
+        if !spec.period.is_zero() {
+            self.log.forget(now, spec.period);
+            self.log.push(now, cost);
+        }
+    }
+}
+
+impl Log {
+    fn used(&self) -> u32 {
+        match self {
+            Self::Empty => 0,
+            Self::One { cost, .. } => *cost,
+            Self::Many(ring) => ring.used,
+        }
+    }
+
+    fn newest(&self) -> Option<Instant> {
+        match self {
+            Self::Empty => None,
+            Self::One { at, .. } => Some(*at),
+            Self::Many(ring) => ring.starts.back().map(|&(at, _)| at),
+        }
+    }
+
+    /// Drops the starts that left the window: a start at `s` counts until just before `s + period`.
+    fn forget(&mut self, now: Instant, period: Nanos) {
+        let gone = |at: Instant| at.saturating_add(period) <= now;
+        match self {
+            Self::Empty => {}
+            Self::One { at, .. } => {
+                if gone(*at) {
+                    *self = Self::Empty;
+                }
+            }
+            Self::Many(ring) => {
+                while let Some(&(at, cost)) = ring.starts.front() {
+                    if !gone(at) {
+                        return;
+                    }
+                    ring.starts.pop_front();
+                    ring.used -= cost;
+                }
+                ring.starts.shrink_to(KEPT_ENTRIES);
+            }
+        }
+    }
+
+    fn push(&mut self, now: Instant, cost: u32) {
+        match self {
+            Self::Empty => *self = Self::One { at: now, cost },
+            Self::One { at, cost: before } if *at == now => *before += cost,
+            Self::One { at, cost: before } => {
+                let starts = VecDeque::from([(*at, *before), (now, cost)]);
+                *self = Self::Many(Box::new(Ring { starts, used: *before + cost }));
+            }
+            Self::Many(ring) => {
+                ring.used += cost;
+                match ring.starts.back_mut() {
+                    Some((at, before)) if *at == now => *before += cost,
+                    Some(_) | None => ring.starts.push_back((now, cost)),
+                }
+            }
+        }
+    }
+
+    /// The start with which the oldest `units` of cost have left: they are free one period after it.
+    fn freed(&self, units: u64) -> Instant {
+        match self {
+            Self::Empty => Instant::ZERO,
+            Self::One { at, .. } => *at,
+            Self::Many(ring) => {
+                let mut left = units;
+                for &(at, cost) in &ring.starts {
+                    left = left.saturating_sub(u64::from(cost));
+                    if left == 0 {
+                        return at;
+                    }
+                }
+                Instant::NEVER
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Spec = Spec { count: 2, period: Nanos::from_secs(1), anchor: Anchor::Start };
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    fn start(window: &mut Window, spec: Spec, now: Instant) {
+        window.grant(spec, now, 1);
+        window.claim(spec, now, 1);
+    }
+
+    #[test]
+    fn a_start_counts_until_just_before_its_period_is_over() {
+        let mut window = Window::default();
+        start(&mut window, SECOND, at(0));
+        start(&mut window, SECOND, at(600));
+        assert_eq!(window.ask(SECOND, at(999), 1, 0), Ask::At(at(1_000)));
+        assert_eq!(window.ask(SECOND, at(1_000), 1, 0), Ask::Room);
+        start(&mut window, SECOND, at(1_000));
+        assert_eq!(window.ask(SECOND, at(1_000), 1, 0), Ask::At(at(1_600)));
+        assert_eq!(window.ask(SECOND, at(1_000), 2, 0), Ask::At(at(2_000)));
+    }
+
+    #[test]
+    fn a_grant_is_counted_from_its_claim_however_late() {
+        let mut window = Window::default();
+        window.grant(SECOND, at(0), 2);
+        assert_eq!(window.ask(SECOND, at(10), 1, 0), Ask::Unclaimed(at(1_010)));
+        window.claim(SECOND, at(5_000), 2);
+        assert_eq!(window.ask(SECOND, at(5_999), 1, 0), Ask::At(at(6_000)));
+    }
+
+    #[test]
+    fn a_refund_leaves_nothing_behind() {
+        let mut window = Window::default();
+        window.grant(SECOND, at(0), 2);
+        window.refund(2);
+        assert_eq!(window.ask(SECOND, at(0), 2, 0), Ask::Room);
+        assert_eq!(window.free_at(SECOND), Some(Instant::ZERO));
+    }
+
+    #[test]
+    fn without_a_period_it_is_a_concurrency_cap() {
+        let spec = Spec { count: 1, period: Nanos::ZERO, anchor: Anchor::End };
+        let mut window = Window::default();
+        start(&mut window, spec, at(0));
+        assert_eq!(window.ask(spec, at(9_000), 1, 0), Ask::Busy);
+        assert_eq!(window.free_at(spec), None);
+        window.end(spec, at(9_000), 1);
+        assert_eq!(window.ask(spec, at(9_000), 1, 0), Ask::Room);
+    }
+
+    #[test]
+    fn counted_from_the_end_it_is_free_one_period_after_the_end() {
+        let spec = Spec { count: 1, period: Nanos::from_secs(1), anchor: Anchor::End };
+        let mut window = Window::default();
+        start(&mut window, spec, at(0));
+        assert_eq!(window.ask(spec, at(3_000), 1, 0), Ask::Busy);
+        window.end(spec, at(3_000), 1);
+        assert_eq!(window.ask(spec, at(3_000), 1, 0), Ask::At(at(4_000)));
+    }
+
+    #[test]
+    fn a_reserve_is_left_free_but_never_shuts_a_request_out() {
+        let spec = Spec { count: 50, period: Nanos::from_secs(1), anchor: Anchor::Start };
+        let mut window = Window::default();
+        assert_eq!(window.ask(spec, at(0), 50, 1), Ask::Room);
+        window.grant(spec, at(0), 49);
+        window.claim(spec, at(0), 49);
+        assert_eq!(window.ask(spec, at(1), 1, 1), Ask::At(at(1_000)));
+        assert_eq!(window.ask(spec, at(1), 1, 0), Ask::Room);
+    }
+
+    #[test]
+    fn the_earliest_start_behind_others_follows_the_recurrence() {
+        let mut window = Window::default();
+        start(&mut window, SECOND, at(0));
+        start(&mut window, SECOND, at(600));
+        for (ahead, millis) in [(0, 1_000), (1, 1_600), (2, 2_000), (3, 2_600), (41, 21_600)] {
+            assert_eq!(window.earliest(SECOND, at(700), ahead, 1), Ask::At(at(millis)), "{ahead} ahead");
+        }
+    }
+}

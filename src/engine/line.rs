@@ -1,0 +1,440 @@
+//! Joining and leaving the line, and what that means for the queues of the key.
+
+use super::answer::{Claim, Entry, RequestId, Turned, Why};
+use super::limit::{LimitState, PaceClock};
+use super::plan::{LimitKind, Overflow, RuleId, RulePlan};
+use super::queue::{Links, Queue, QueueState, Request, Stage};
+use super::scheduler::{Due, Scheduler};
+use super::slab::NIL;
+use super::time::{Instant, Nanos};
+use super::turn::{has_deadline, is_live};
+
+impl<W> Scheduler<W> {
+    /// The queue of a rule and a key, made if there is none.
+    pub(super) fn queue_of(&mut self, key: u32, rule: RuleId) -> u32 {
+        if let Some(queue) = self.find_queue(key, rule) {
+            return queue;
+        }
+        let plan = &self.plan.rules[usize::from(rule.0)];
+        let (queue, _) = self.queues.insert(Queue::new(key, rule.0, plan));
+        let first = self.keys[key].queues;
+        if first == NIL {
+            self.keys[key].queues = queue;
+            self.queues[queue].sibling = queue;
+        } else {
+            self.queues[queue].sibling = self.queues[first].sibling;
+            self.queues[first].sibling = queue;
+        }
+        queue
+    }
+
+    /// The queue of a rule and a key, if there is one.
+    pub(super) fn find_queue(&self, key: u32, rule: RuleId) -> Option<u32> {
+        let first = self.keys[key].queues;
+        if first == NIL {
+            return None;
+        }
+        let mut queue = first;
+        loop {
+            if self.queues[queue].rule == rule.0 {
+                return Some(queue);
+            }
+            queue = self.queues[queue].sibling;
+            if queue == first {
+                return None;
+            }
+        }
+    }
+
+    /// Puts a new request last in its queue.
+    pub(super) fn join(&mut self, now: Instant, queue: u32, entry: Entry) -> Result<RequestId, Turned> {
+        let plan = &self.plan.rules[usize::from(self.queues[queue].rule)];
+        let (bound, overflow) = (plan.queue, plan.overflow);
+        let waiting = self.queues[queue].in_line;
+        if waiting >= bound {
+            let oldest = match overflow {
+                Overflow::Reject => None,
+                Overflow::DropOldest => self.oldest_never_started(queue),
+            };
+            match oldest {
+                Some(oldest) => self.refuse(now, oldest, Why::Displaced),
+                None => return Err(Turned::QueueFull { waiting }),
+            }
+        }
+        let deadline = entry.deadline.unwrap_or(Instant::NEVER);
+        let number = self.next_number(queue);
+        let (index, generation) = self.requests.insert(Request {
+            queue,
+            links: Links::NONE,
+            cost: entry.cost.max(1),
+            number,
+            since: now,
+            deadline,
+            stage: Stage::Asleep,
+            started: false,
+            waker: None,
+        });
+        let id = RequestId { index, generation };
+        self.keys[self.queues[queue].key].busy += 1;
+        self.count_in(queue, entry.cost.max(1));
+        if deadline != Instant::NEVER {
+            self.deadlines.push(deadline, id);
+        }
+        match entry.not_before {
+            Some(until) if until > now && !self.plan.rules[usize::from(self.queues[queue].rule)].ordered => {
+                self.step_out(id, until);
+            }
+            Some(until) => self.requeue(index, until),
+            None => self.requeue(index, Instant::ZERO),
+        }
+        Ok(id)
+    }
+
+    /// A request whose attempt ended stands in line again, outside its queue.
+    pub(super) fn rejoin(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) {
+        let request = &mut self.requests[id.index];
+        request.since = now;
+        request.deadline = deadline.unwrap_or(Instant::NEVER);
+        request.stage = Stage::Asleep;
+        request.waker = None;
+        let (queue, cost) = (request.queue, request.cost);
+        self.count_in(queue, cost);
+        if let Some(deadline) = deadline {
+            self.deadlines.push(deadline, id);
+        }
+    }
+
+    /// Puts a request that stands in line outside its queue back into it, by its number.
+    pub(super) fn requeue(&mut self, index: u32, not_before: Instant) {
+        let queue = self.requests[index].queue;
+        self.requests[index].stage = Stage::Queued { not_before };
+        let Self { requests, queues, .. } = self;
+        let waiting = &mut queues[queue].waiting;
+        // The common case, a new request, is the last one.
+        if waiting.is_empty() || requests[waiting.tail].number < requests[index].number {
+            waiting.push_back(requests, index);
+        } else {
+            waiting.insert_by_number(requests, index);
+        }
+        // A queue that waits for its first request's instant, or for room that this one may not need.
+        let is_first = queues[queue].waiting.head == index;
+        match queues[queue].state {
+            QueueState::Idle => self.make_ready(queue),
+            QueueState::Parked { .. } if is_first => self.unpark(queue),
+            QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked => {}
+        }
+    }
+
+    /// Takes a request that stands in line outside its queue out of it until an instant.
+    pub(super) fn step_out(&mut self, id: RequestId, until: Instant) {
+        self.requests[id.index].stage = Stage::Out { until };
+        self.timers.push(until, Due::Request(id));
+    }
+
+    /// Takes a request out of the line, wherever it stands in it. What it was granted is refunded.
+    pub(super) fn leave_line(&mut self, now: Instant, index: u32) {
+        let (queue, stage) = (self.requests[index].queue, self.requests[index].stage);
+        match stage {
+            Stage::Queued { .. } => self.unqueue(queue, index),
+            Stage::Granted { .. } => self.give_back(now, queue, index),
+            Stage::Out { .. } => {
+                let Self { timers, requests, queues, .. } = self;
+                requests[index].stage = Stage::Asleep;
+                timers.note_stale(|at, due| is_live(requests, queues, at, due));
+            }
+            Stage::Asleep => {}
+            Stage::Running | Stage::Aborted | Stage::Refused { .. } => unreachable!("{stage:?} is not in line"),
+        }
+        self.count_out(queue);
+        if self.requests[index].deadline != Instant::NEVER {
+            let Self { deadlines, requests, .. } = self;
+            requests[index].deadline = Instant::NEVER;
+            deadlines.note_stale(|at, id| has_deadline(requests, at, id));
+        }
+    }
+
+    /// Refuses a request that stands in line and wakes its owner, who takes the answer with `claim`.
+    pub(super) fn refuse(&mut self, now: Instant, index: u32, why: Why) {
+        self.leave_line(now, index);
+        let request = &mut self.requests[index];
+        request.stage = Stage::Refused { why };
+        request.deadline = now;
+        self.wakes.extend(request.waker.take());
+    }
+
+    /// Starts a request that nothing is in the way of: granted and claimed in one.
+    pub(super) fn start(&mut self, now: Instant, queue: u32, cost: u32) -> RequestId {
+        let number = self.next_number(queue);
+        let (index, generation) = self.requests.insert(Request {
+            queue,
+            links: Links::NONE,
+            cost,
+            number,
+            since: now,
+            deadline: Instant::NEVER,
+            stage: Stage::Running,
+            started: true,
+            waker: None,
+        });
+        self.each_limit(queue, |kind, state| {
+            state.grant(kind, now, cost);
+            state.claim(kind, now, cost);
+        });
+        self.charge_pace(now, queue, cost);
+        self.note_passed(queue);
+        self.count_running(queue);
+        self.keys[self.queues[queue].key].busy += 1;
+        RequestId { index, generation }
+    }
+
+    /// Claims for a request that may have been granted.
+    pub(super) fn claim_granted(&mut self, now: Instant, id: RequestId) -> Claim {
+        let request = &self.requests[id.index];
+        let (queue, cost, since) = (request.queue, request.cost, request.since);
+        let Stage::Granted { .. } = request.stage else { return Claim::Waiting };
+        if self.queues[queue].granted.head != id.index {
+            return Claim::Waiting;
+        }
+        self.drop_grant(now, queue, id.index);
+        self.each_limit(queue, |kind, state| state.claim(kind, now, cost));
+        self.count_out(queue);
+        self.count_running(queue);
+        let request = &mut self.requests[id.index];
+        request.stage = Stage::Running;
+        request.started = true;
+        request.waker = None;
+        if request.deadline != Instant::NEVER {
+            let Self { deadlines, requests, .. } = self;
+            requests[id.index].deadline = Instant::NEVER;
+            deadlines.note_stale(|at, id| has_deadline(requests, at, id));
+        }
+        self.redecide_blocked(queue);
+        self.settle(now);
+        Claim::Started { waited: now.since(since) }
+    }
+
+    /// Revokes a grant whose lease ran out: the request sleeps until its owner asks again.
+    pub(super) fn revoke(&mut self, now: Instant, index: u32) {
+        let queue = self.requests[index].queue;
+        self.give_back(now, queue, index);
+    }
+
+    /// An attempt ended, however.
+    pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
+        let (queue, cost) = (self.requests[index].queue, self.requests[index].cost);
+        self.each_limit(queue, |kind, state| state.end(kind, now, cost));
+        let rule = usize::from(self.queues[queue].rule);
+        self.queues[queue].running -= 1;
+        self.rules[rule].running -= 1;
+        self.lanes[self.plan.rules[rule].lane].running -= 1;
+        self.redecide_blocked(queue);
+    }
+
+    /// Forgets a request that stands nowhere.
+    pub(super) fn retire(&mut self, now: Instant, index: u32) {
+        let request = self.requests.remove(index);
+        let key = self.queues[request.queue].key;
+        self.keys[key].busy -= 1;
+        self.note_idle(now, key);
+    }
+
+    /// Puts the blocked queues of a key in their rings again, the one that was just served last.
+    pub(super) fn redecide_blocked(&mut self, served: u32) {
+        self.redecide(served, |state| matches!(state, QueueState::Blocked));
+    }
+
+    /// Puts all waiting queues of a key in their rings again.
+    pub(super) fn redecide_all(&mut self, key: u32) {
+        let first = self.keys[key].queues;
+        if first != NIL {
+            self.redecide(first, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
+        }
+    }
+
+    /// Every limit that binds a queue.
+    pub(super) fn each_limit(&mut self, queue: u32, mut change: impl FnMut(LimitKind, &mut LimitState)) {
+        let Self { plan, queues, keys, shared, .. } = self;
+        let queue = &mut queues[queue];
+        let rule = &plan.rules[usize::from(queue.rule)];
+        for (kind, state) in queue.limits.each(&rule.own) {
+            change(kind, state);
+        }
+        keys[queue.key].limits.for_refs(&plan.key_limits, &rule.key, |_, kind, state| change(kind, state));
+        shared.for_refs(&plan.shared_limits, &rule.shared, |_, kind, state| change(kind, state));
+    }
+
+    /// A request of the queue was granted: the pace clocks that it goes by move on.
+    pub(super) fn charge_pace(&mut self, now: Instant, queue: u32, cost: u32) {
+        self.each_clock(queue, |clock, interval| clock.charge(now, interval, cost));
+    }
+
+    /// A request of the queue was granted: its waiting siblings were passed once more.
+    pub(super) fn note_passed(&mut self, queue: u32) {
+        self.queues[queue].passed = 0;
+        let mut sibling = self.queues[queue].sibling;
+        while sibling != queue {
+            let record = &mut self.queues[sibling];
+            if !record.waiting.is_empty() {
+                record.passed += 1;
+            }
+            sibling = record.sibling;
+        }
+    }
+
+    /// The key's next room is nobody's in particular any more: its queues decide anew.
+    pub(super) fn clear_owed(&mut self, queue: u32) {
+        self.keys[self.queues[queue].key].owed = NIL;
+        self.redecide_blocked(queue);
+    }
+
+    /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
+    pub(super) fn make_ready(&mut self, queue: u32) {
+        let Self { plan, queues, keys, lanes, rings, .. } = self;
+        let rule = usize::from(queues[queue].rule);
+        let RulePlan { lane, weight, .. } = plan.rules[rule];
+        let quantum = lanes[lane].quantum(weight);
+        if keys[queues[queue].key].owed == queue {
+            lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
+        } else {
+            lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
+        }
+    }
+
+    /// Takes a queue out of its ring; the caller says where it stands now.
+    pub(super) fn leave_ring(&mut self, queue: u32) {
+        let Self { plan, queues, lanes, rings, .. } = self;
+        let rule = usize::from(queues[queue].rule);
+        lanes[plan.rules[rule].lane].unlink(&mut rings[rule], queues, queue);
+    }
+
+    /// Parks a queue that stands nowhere.
+    pub(super) fn park(&mut self, queue: u32, until: Instant) {
+        self.queues[queue].state = QueueState::Parked { until };
+        self.timers.push(until, Due::Queue(queue, self.queues.generation(queue)));
+    }
+
+    fn unpark(&mut self, queue: u32) {
+        self.make_ready(queue);
+        let Self { timers, requests, queues, .. } = self;
+        timers.note_stale(|at, due| is_live(requests, queues, at, due));
+    }
+
+    fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
+        let mut queue = served;
+        loop {
+            queue = self.queues[queue].sibling;
+            let state = self.queues[queue].state;
+            if affected(state) {
+                match state {
+                    QueueState::Parked { .. } => self.unpark(queue),
+                    QueueState::Blocked | QueueState::Idle | QueueState::Ready => self.make_ready(queue),
+                }
+            }
+            if queue == served {
+                return;
+            }
+        }
+    }
+
+    /// Takes a request out of its queue's waiting list.
+    fn unqueue(&mut self, queue: u32, index: u32) {
+        let Self { queues, requests, .. } = self;
+        let was_first = queues[queue].waiting.head == index;
+        queues[queue].waiting.unlink(requests, index);
+        if !queues[queue].waiting.is_empty() {
+            // The next one may not have to wait as long.
+            match queues[queue].state {
+                QueueState::Parked { .. } if was_first => self.unpark(queue),
+                QueueState::Blocked if was_first => self.make_ready(queue),
+                QueueState::Parked { .. } | QueueState::Blocked | QueueState::Ready | QueueState::Idle => {}
+            }
+            return;
+        }
+        match queues[queue].state {
+            QueueState::Ready => self.leave_ring(queue),
+            QueueState::Parked { .. } => {
+                queues[queue].state = QueueState::Idle;
+                let Self { timers, requests, queues, .. } = self;
+                timers.note_stale(|at, due| is_live(requests, queues, at, due));
+            }
+            QueueState::Blocked | QueueState::Idle => {}
+        }
+        self.queues[queue].state = QueueState::Idle;
+        self.queues[queue].passed = 0;
+        if self.keys[self.queues[queue].key].owed == queue {
+            self.clear_owed(queue);
+        }
+    }
+
+    /// Returns a grant: limits and pace are as if it had never been.
+    fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
+        let cost = self.requests[index].cost;
+        self.drop_grant(now, queue, index);
+        self.requests[index].stage = Stage::Asleep;
+        self.each_limit(queue, |_, state| state.refund(cost));
+        self.each_clock(queue, |clock, interval| clock.refund(interval, cost));
+        self.redecide_all(self.queues[queue].key);
+    }
+
+    /// Takes a request out of its queue's grants. If it was the first, the next one's turn to claim has come.
+    fn drop_grant(&mut self, now: Instant, queue: u32, index: u32) {
+        let Self { queues, requests, .. } = self;
+        let granted = &mut queues[queue].granted;
+        let was_first = granted.head == index;
+        granted.unlink(requests, index);
+        let next = granted.head;
+        if was_first && next != NIL {
+            self.begin_lease(now, next);
+            let waker = self.requests[next].waker.take();
+            self.wakes.extend(waker);
+        }
+    }
+
+    fn next_number(&mut self, queue: u32) -> u64 {
+        let number = self.queues[queue].next_number;
+        self.queues[queue].next_number += 1;
+        number
+    }
+
+    fn count_in(&mut self, queue: u32, cost: u32) {
+        let rule = usize::from(self.queues[queue].rule);
+        self.queues[queue].in_line += 1;
+        self.rules[rule].in_line += 1;
+        self.lanes[self.plan.rules[rule].lane].joined(cost);
+    }
+
+    fn count_out(&mut self, queue: u32) {
+        let rule = usize::from(self.queues[queue].rule);
+        self.queues[queue].in_line -= 1;
+        self.rules[rule].in_line -= 1;
+        self.lanes[self.plan.rules[rule].lane].left();
+    }
+
+    fn count_running(&mut self, queue: u32) {
+        let rule = usize::from(self.queues[queue].rule);
+        self.queues[queue].running += 1;
+        self.rules[rule].running += 1;
+        self.lanes[self.plan.rules[rule].lane].running += 1;
+    }
+
+    fn each_clock(&mut self, queue: u32, mut change: impl FnMut(&mut PaceClock, Nanos)) {
+        let Self { plan, queues, keys, clocks, .. } = self;
+        let queue = &queues[queue];
+        let rule = &plan.rules[usize::from(queue.rule)];
+        for pace in &rule.key_pace {
+            change(&mut keys[queue.key].clocks[pace.clock], pace.interval);
+        }
+        for pace in &rule.shared_pace {
+            change(&mut clocks[pace.clock], pace.interval);
+        }
+    }
+
+    /// The oldest request of a queue that waits and never started.
+    fn oldest_never_started(&self, queue: u32) -> Option<u32> {
+        let mut index = self.queues[queue].waiting.head;
+        while index != NIL && self.requests[index].started {
+            index = self.requests[index].links.next;
+        }
+        (index != NIL).then_some(index)
+    }
+}

@@ -1,0 +1,212 @@
+//! Records: requests, the queues they stand in, the keys that own the queues.
+
+use super::answer::Why;
+use super::limit::{LimitStates, PaceClock};
+use super::plan::{Plan, RulePlan};
+use super::slab::{NIL, Slab};
+use super::time::Instant;
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Request<W> {
+    pub(super) queue: u32,
+    /// Neighbours in the queue's waiting list or in its list of grants.
+    pub(super) links: Links,
+    pub(super) cost: u32,
+    /// Place in line among the requests of its queue, kept for life.
+    pub(super) number: u64,
+    /// When it entered the line or was put back.
+    pub(super) since: Instant,
+    /// When it is refused if it still stands in line; once it is refused, when that was.
+    pub(super) deadline: Instant,
+    pub(super) stage: Stage,
+    /// Whether an attempt ever started.
+    pub(super) started: bool,
+    pub(super) waker: Option<W>,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// In its queue, not to start before an instant. While it is first, its queue waits for that instant.
+    Queued { not_before: Instant },
+    /// It may claim. The lease ends at an instant, and runs only for the first grant of a queue.
+    Granted { lease: Instant },
+    /// It let its lease pass: out of the queue until its owner asks again.
+    Asleep,
+    /// Out of the queue until an instant.
+    Out { until: Instant },
+    /// Its attempt runs.
+    Running,
+    /// Its attempt runs and is to be given up.
+    Aborted,
+    /// Refused, and its owner does not know yet.
+    Refused { why: Why },
+}
+
+impl Stage {
+    /// Whether it stands in line: waits, or was granted and did not claim.
+    pub(super) const fn in_line(self) -> bool {
+        match self {
+            Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
+            Self::Running | Self::Aborted | Self::Refused { .. } => false,
+        }
+    }
+}
+
+/// Neighbours in a doubly linked list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub(super) prev: u32,
+    pub(super) next: u32,
+}
+
+impl Links {
+    pub(super) const NONE: Self = Self { prev: NIL, next: NIL };
+}
+
+/// A list of requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+}
+
+impl List {
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.head == NIL
+    }
+
+    pub(super) fn push_back<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        self.insert_before(requests, id, NIL);
+    }
+
+    /// Inserts `id` before `next`, or last if that is [`NIL`].
+    pub(super) fn insert_before<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32, next: u32) {
+        let prev = if next == NIL { self.tail } else { requests[next].links.prev };
+        requests[id].links = Links { prev, next };
+        if prev == NIL {
+            self.head = id
+        } else {
+            requests[prev].links.next = id
+        }
+        if next == NIL { self.tail = id } else { requests[next].links.prev = id }
+    }
+
+    pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
+        if prev == NIL {
+            self.head = next
+        } else {
+            requests[prev].links.next = next
+        }
+        if next == NIL { self.tail = prev } else { requests[next].links.prev = prev }
+    }
+
+    /// Inserts before the first request with a larger number. Costs as many steps as there are smaller ones: those
+    /// that were put back before it.
+    pub(super) fn insert_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        let number = requests[id].number;
+        let mut next = self.head;
+        while next != NIL && requests[next].number < number {
+            next = requests[next].links.next;
+        }
+        self.insert_before(requests, id, next);
+    }
+}
+
+/// The queue of one rule and one key.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) key: u32,
+    pub(super) rule: u16,
+    pub(super) state: QueueState,
+    pub(super) waiting: List,
+    pub(super) granted: List,
+    /// How many stand in line.
+    pub(super) in_line: u32,
+    pub(super) running: u32,
+    pub(super) next_number: u64,
+    pub(super) hold: Instant,
+    /// The key's next queue, in a circle.
+    pub(super) sibling: u32,
+    /// Neighbours in its rule's ring.
+    pub(super) ring: Links,
+    /// Its turn: the lane serves the smallest.
+    pub(super) ticket: i64,
+    /// What it may still start in this turn.
+    pub(super) credit: u64,
+    /// Starts of sibling queues since its own last start, while it waited.
+    pub(super) passed: u32,
+    pub(super) limits: LimitStates,
+}
+
+/// Where a queue stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueState {
+    /// Nothing waits in it.
+    Idle,
+    /// In its rule's ring.
+    Ready,
+    /// In the timers.
+    Parked { until: Instant },
+    /// Until an event of its key re-decides it.
+    Blocked,
+}
+
+impl Queue {
+    pub(super) fn new(key: u32, rule: u16, plan: &RulePlan) -> Self {
+        Self {
+            key,
+            rule,
+            state: QueueState::Idle,
+            waiting: List::EMPTY,
+            granted: List::EMPTY,
+            in_line: 0,
+            running: 0,
+            next_number: 0,
+            hold: Instant::ZERO,
+            sibling: NIL,
+            ring: Links::NONE,
+            ticket: 0,
+            credit: 0,
+            passed: 0,
+            limits: LimitStates::new(&plan.own),
+        }
+    }
+}
+
+/// A key.
+#[derive(Debug)]
+pub(super) struct KeyRecord {
+    pub(super) tag: u64,
+    pub(super) hold: Instant,
+    /// The first of its queues, or [`NIL`].
+    pub(super) queues: u32,
+    /// The queue that the key's next room belongs to, or [`NIL`].
+    pub(super) owed: u32,
+    /// Requests of all its queues, in line and running.
+    pub(super) busy: u32,
+    /// Whether the sweep will look at it.
+    pub(super) swept: bool,
+    pub(super) limits: LimitStates,
+    pub(super) clocks: Box<[PaceClock]>,
+}
+
+impl KeyRecord {
+    pub(super) fn new(tag: u64, plan: &Plan) -> Self {
+        Self {
+            tag,
+            hold: Instant::ZERO,
+            queues: NIL,
+            owed: NIL,
+            busy: 0,
+            swept: false,
+            limits: LimitStates::new(&plan.key_limits),
+            // An empty box allocates nothing.
+            clocks: vec![PaceClock::default(); plan.key_clocks].into_boxed_slice(),
+        }
+    }
+}

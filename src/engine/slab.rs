@@ -1,0 +1,253 @@
+//! A slab in chunks: indices stay put, memory comes back, and an id that outlived its entry is recognised.
+
+use std::ops::{Index, IndexMut};
+
+/// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
+/// keep much beside it.
+const CHUNK: usize = 64;
+
+/// The link that leads nowhere.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// A slab of `T`. Entries are reached by index (inside the machine, where links are kept true) or by index and
+/// generation (from outside, where an id may be stale).
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    chunks: Vec<Chunk<T>>,
+    /// Chunks with a free slot, the one to use next on top. May name chunks that are gone or full: checked on use.
+    with_room: Vec<u32>,
+    /// Positions in `chunks` whose memory was given back.
+    released: Vec<u32>,
+    generation: u32,
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    live: u32,
+    listed: bool,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Free { next: u32 },
+    Full { generation: u32, value: T },
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: 0, len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Stores `value` and says where and under which generation.
+    pub(crate) fn insert(&mut self, value: T) -> (u32, u32) {
+        let position = self.chunk_with_room();
+        // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
+        // have to outlive four thousand million others to be mistaken.
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let chunk = &mut self.chunks[position];
+        let full = Slot::Full { generation, value };
+        let slot = chunk.free;
+        if slot == NIL {
+            chunk.slots.push(full);
+        } else {
+            match std::mem::replace(&mut chunk.slots[slot as usize], full) {
+                Slot::Free { next } => chunk.free = next,
+                Slot::Full { .. } => unreachable!("a slot on the free list holds a value"),
+            }
+        }
+        let slot = if slot == NIL { chunk.slots.len() - 1 } else { slot as usize };
+        chunk.live += 1;
+        self.len += 1;
+        ((position * CHUNK + slot) as u32, generation)
+    }
+
+    /// Takes the entry out. The index must be a live one.
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let (position, slot) = split(index);
+        let chunk = &mut self.chunks[position];
+        let old = std::mem::replace(&mut chunk.slots[slot], Slot::Free { next: chunk.free });
+        let Slot::Full { value, .. } = old else { unreachable!("removed an entry twice") };
+        chunk.free = slot as u32;
+        chunk.live -= 1;
+        self.len -= 1;
+        if !chunk.listed {
+            chunk.listed = true;
+            self.with_room.push(position as u32);
+        }
+        if self.chunks[position].live == 0 && self.with_room.last() != Some(&(position as u32)) {
+            self.release(position);
+        }
+        value
+    }
+
+    /// The entry, if the id is not stale.
+    pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
+        let (position, slot) = split(index);
+        match self.chunks.get(position)?.slots.get(slot)? {
+            Slot::Full { generation: found, value } if *found == generation => Some(value),
+            Slot::Full { .. } | Slot::Free { .. } => None,
+        }
+    }
+
+    /// Whether the id is not stale.
+    pub(crate) fn contains(&self, index: u32, generation: u32) -> bool {
+        self.get(index, generation).is_some()
+    }
+
+    /// The generation of a live entry.
+    pub(crate) fn generation(&self, index: u32) -> u32 {
+        let (position, slot) = split(index);
+        match &self.chunks[position].slots[slot] {
+            Slot::Full { generation, .. } => *generation,
+            Slot::Free { .. } => unreachable!("asked a free slot for its generation"),
+        }
+    }
+
+    /// Indices of all entries, in order.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
+        self.chunks.iter().enumerate().flat_map(|(position, chunk)| {
+            chunk.slots.iter().enumerate().filter_map(move |(slot, entry)| match entry {
+                Slot::Full { .. } => Some((position * CHUNK + slot) as u32),
+                Slot::Free { .. } => None,
+            })
+        })
+    }
+
+    fn chunk_with_room(&mut self) -> usize {
+        while let Some(&position) = self.with_room.last() {
+            if let Some(chunk) = self.chunks.get_mut(position as usize) {
+                if chunk.has_room() {
+                    return position as usize;
+                }
+                chunk.listed = false;
+            }
+            self.with_room.pop();
+        }
+        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: NIL, live: 0, listed: true };
+        let position = loop {
+            match self.released.pop() {
+                Some(position) if (position as usize) < self.chunks.len() => {
+                    self.chunks[position as usize] = fresh;
+                    break position as usize;
+                }
+                Some(_) => {}
+                None => {
+                    self.chunks.push(fresh);
+                    break self.chunks.len() - 1;
+                }
+            }
+        };
+        self.with_room.push(position as u32);
+        position
+    }
+
+    fn release(&mut self, position: usize) {
+        self.chunks[position] = Chunk { slots: Vec::new(), free: NIL, live: 0, listed: false };
+        self.released.push(position as u32);
+        while self.chunks.last().is_some_and(|last| last.slots.capacity() == 0) {
+            self.chunks.pop();
+        }
+        if self.chunks.len() * 4 < self.chunks.capacity() {
+            self.chunks.shrink_to(self.chunks.len() * 2);
+            let chunks = self.chunks.len() as u32;
+            self.released.retain(|&position| position < chunks);
+            self.released.shrink_to_fit();
+        }
+    }
+}
+
+impl<T> Chunk<T> {
+    fn has_room(&self) -> bool {
+        self.slots.capacity() > 0 && (self.free != NIL || self.slots.len() < CHUNK)
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, index: u32) -> &T {
+        let (position, slot) = split(index);
+        match &self.chunks[position].slots[slot] {
+            Slot::Full { value, .. } => value,
+            Slot::Free { .. } => unreachable!("a link leads to a free slot"),
+        }
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        let (position, slot) = split(index);
+        match &mut self.chunks[position].slots[slot] {
+            Slot::Full { value, .. } => value,
+            Slot::Free { .. } => unreachable!("a link leads to a free slot"),
+        }
+    }
+}
+
+const fn split(index: u32) -> (usize, usize) {
+    (index as usize / CHUNK, index as usize % CHUNK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_stale_once_its_entry_is_gone() {
+        let mut slab = Slab::new();
+        let (index, generation) = slab.insert("first");
+        assert_eq!(slab.get(index, generation), Some(&"first"));
+        assert_eq!(slab.remove(index), "first");
+        assert!(!slab.contains(index, generation));
+        let (again, newer) = slab.insert("second");
+        assert_eq!((again, slab.generation(again)), (index, newer));
+        assert!(!slab.contains(index, generation));
+    }
+
+    #[test]
+    fn memory_comes_back_when_most_is_gone() {
+        let mut slab = Slab::new();
+        let ids: Vec<_> = (0..10_000).map(|number| slab.insert(number).0).collect();
+        assert_eq!(slab.len(), 10_000);
+        assert_eq!(slab.indices().count(), 10_000);
+        for &id in &ids[1..] {
+            slab.remove(id);
+        }
+        let kept: usize = slab.chunks.iter().map(|chunk| chunk.slots.capacity()).sum();
+        assert!(kept <= 2 * CHUNK, "{kept} slots are kept for one entry");
+        assert_eq!(slab[ids[0]], 0);
+        assert_eq!(slab.indices().collect::<Vec<_>>(), [ids[0]]);
+    }
+
+    #[test]
+    fn random_inserts_and_removals_keep_every_value() {
+        let mut slab = Slab::new();
+        let mut held: Vec<(u32, u32, u64)> = Vec::new();
+        let mut state = 7_u64;
+        for step in 0..50_000_u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // The population swells and shrinks, so that chunks are released and made anew.
+            let swelling = (step / 5_000) % 2 == 0;
+            if held.is_empty() || (state >> 33) % 10 < if swelling { 7 } else { 3 } {
+                let (index, generation) = slab.insert(step);
+                held.push((index, generation, step));
+            } else {
+                let (index, generation, value) = held.swap_remove((state >> 40) as usize % held.len());
+                assert_eq!(slab.get(index, generation), Some(&value));
+                assert_eq!(slab.remove(index), value);
+            }
+            assert_eq!(slab.len(), held.len());
+        }
+        for (index, generation, value) in held {
+            assert_eq!(slab.get(index, generation), Some(&value));
+        }
+    }
+}

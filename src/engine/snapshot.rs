@@ -1,0 +1,196 @@
+//! The machine in numbers, and what it can say about the future.
+
+use super::answer::{KeyId, NextStart, RequestId};
+use super::limit::{self, Ask};
+use super::plan::RuleId;
+use super::queue::Stage;
+use super::scheduler::Scheduler;
+use super::slab::NIL;
+use super::time::Instant;
+
+/// The state of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Requests in line: waiting, put back, stepped out, and granted but not claimed.
+    pub waiting: usize,
+    /// Attempts that run.
+    pub in_flight: usize,
+    /// Key records.
+    pub keys: usize,
+    /// End of the hold over everything, if one is on.
+    pub held_until: Option<Instant>,
+    /// When the machine wants to be called next.
+    pub next_wake: Option<Instant>,
+    /// Per lane, most urgent first.
+    pub lanes: Vec<LaneSnapshot>,
+    /// Per rule, in the order of the plan.
+    pub rules: Vec<RuleSnapshot>,
+}
+
+/// One lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneSnapshot {
+    /// Requests in line.
+    pub waiting: usize,
+    /// Attempts that run.
+    pub in_flight: usize,
+    /// Grants that went past it while it was ready, since it was last served.
+    pub bypassed: u32,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleSnapshot {
+    /// Requests in line.
+    pub waiting: usize,
+    /// Attempts that run.
+    pub in_flight: usize,
+    /// End of its hold, if one is on.
+    pub held_until: Option<Instant>,
+    /// Whether it is paused.
+    pub paused: bool,
+}
+
+/// One key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySnapshot {
+    /// Requests in line, over all rules.
+    pub waiting: usize,
+    /// Attempts that run.
+    pub in_flight: usize,
+    /// End of its hold, if one is on.
+    pub held_until: Option<Instant>,
+}
+
+impl<W> Scheduler<W> {
+    /// The machine in numbers.
+    #[must_use]
+    pub fn snapshot(&self, now: Instant) -> Snapshot {
+        let lanes = self.lanes.iter().map(|lane| LaneSnapshot {
+            waiting: lane.in_line,
+            in_flight: lane.running,
+            bypassed: lane.bypassed,
+        });
+        let rules = self.rules.iter().map(|rule| RuleSnapshot {
+            waiting: rule.in_line,
+            in_flight: rule.running,
+            held_until: still(rule.hold, now),
+            paused: rule.paused,
+        });
+        Snapshot {
+            waiting: self.lanes.iter().map(|lane| lane.in_line).sum(),
+            in_flight: self.lanes.iter().map(|lane| lane.running).sum(),
+            keys: self.keys.len(),
+            held_until: still(self.hold, now),
+            next_wake: self.next_wake(),
+            lanes: lanes.collect(),
+            rules: rules.collect(),
+        }
+    }
+
+    /// One key in numbers; all zero for a stale id.
+    #[must_use]
+    pub fn key_snapshot(&self, now: Instant, key: KeyId) -> KeySnapshot {
+        let Some(record) = self.keys.get(key.index, key.generation) else { return KeySnapshot::default() };
+        let mut snapshot = KeySnapshot { held_until: still(record.hold, now), ..KeySnapshot::default() };
+        let first = record.queues;
+        let mut queue = first;
+        while queue != NIL {
+            let record = &self.queues[queue];
+            snapshot.waiting += record.in_line as usize;
+            snapshot.in_flight += record.running as usize;
+            queue = if record.sibling == first { NIL } else { record.sibling };
+        }
+        snapshot
+    }
+
+    /// A lower bound for the start of a new request of cost 1, from limits, holds and the requests ahead in the same
+    /// queue. Without a key (or with a stale one): of a key that nothing is known of.
+    pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
+        let now = self.tick(now);
+        let position = usize::from(rule.0);
+        if self.rules[position].paused {
+            return NextStart::Never;
+        }
+        let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);
+        let queue = key.and_then(|key| self.find_queue(key, rule));
+        let mut held = self.hold.max(self.rules[position].hold);
+        let mut ahead = 0;
+        if let Some(key) = key {
+            held = held.max(self.keys[key].hold);
+        }
+        if let Some(queue) = queue {
+            held = held.max(self.queues[queue].hold);
+            // What is granted is outstanding in the limits already.
+            ahead = self.queued(queue);
+        }
+        let Self { plan, queues, keys, shared, .. } = self;
+        let rule = &plan.rules[position];
+        let mut all = Ask::Room;
+        if let Some(queue) = queue {
+            for (kind, state) in queues[queue].limits.each(&rule.own) {
+                all = all.and(state.earliest(kind, now, ahead, 1));
+            }
+        }
+        if let Some(key) = key {
+            keys[key].limits.for_refs(&plan.key_limits, &rule.key, |_, kind, state| {
+                all = all.and(state.earliest(kind, now, ahead, 1));
+            });
+        }
+        shared.for_refs(&plan.shared_limits, &rule.shared, |_, kind, state| {
+            all = all.and(state.earliest(kind, now, ahead, 1));
+        });
+        let at = match all {
+            Ask::Busy => return NextStart::WhenOneEnds,
+            Ask::Room => held,
+            Ask::At(at) | Ask::Unclaimed(at) => at.max(held),
+        };
+        if at > now { NextStart::At(at) } else { NextStart::Now }
+    }
+
+    /// Whether a new request of this queue could never start because the given running requests, which wait for it,
+    /// fill a limit that lets go only when they end.
+    #[must_use]
+    pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
+        let running = ancestors.iter().filter_map(|id| self.requests.get(id.index, id.generation));
+        let running: Vec<_> = running
+            .filter(|request| request.stage == Stage::Running)
+            .map(|request| (request.queue, request.cost))
+            .collect();
+        let taken = |binds: &dyn Fn(u32) -> bool| -> u64 {
+            running.iter().filter(|&&(queue, _)| binds(queue)).map(|&(_, cost)| u64::from(cost)).sum()
+        };
+        let is_full = |kind, taken: u64| limit::counts_from_end(kind) && taken >= u64::from(limit::capacity(kind));
+        let plan = &self.plan.rules[usize::from(rule.0)];
+        let rule_of = |queue: u32| &self.plan.rules[usize::from(self.queues[queue].rule)];
+        let same_key = |queue: u32| self.queues[queue].key == key.index;
+        plan.own
+            .iter()
+            .any(|spec| is_full(spec.kind, taken(&|queue| same_key(queue) && self.queues[queue].rule == rule.0)))
+            || plan.key.iter().any(|bound| {
+                let binds =
+                    |queue| same_key(queue) && rule_of(queue).key.iter().any(|other| other.limit == bound.limit);
+                is_full(self.plan.key_limits[bound.limit].kind, taken(&binds))
+            })
+            || plan.shared.iter().any(|bound| {
+                let binds = |queue| rule_of(queue).shared.iter().any(|other| other.limit == bound.limit);
+                is_full(self.plan.shared_limits[bound.limit].kind, taken(&binds))
+            })
+    }
+
+    /// Requests of a queue that wait for a grant, the stepped out ones not counted.
+    fn queued(&self, queue: u32) -> u64 {
+        let queue = &self.queues[queue];
+        let mut granted = 0;
+        let mut index = queue.granted.head;
+        while index != NIL {
+            granted += 1;
+            index = self.requests[index].links.next;
+        }
+        u64::from(queue.in_line) - granted
+    }
+}
+
+fn still(hold: Instant, now: Instant) -> Option<Instant> {
+    (hold > now).then_some(hold)
+}

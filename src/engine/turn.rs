@@ -1,0 +1,495 @@
+//! A turn: what is due becomes ready, and what is ready and fits is granted.
+
+use std::cmp::Reverse;
+
+use super::answer::RequestId;
+use super::limit::Ask;
+use super::plan::RulePlan;
+use super::queue::{Queue, QueueState, Request, Stage};
+use super::scheduler::{Due, Scheduler};
+use super::slab::{NIL, Slab};
+use super::time::Instant;
+
+/// Grants and demotions of one turn. The owner holds a lock meanwhile: a hundred thousand keys that become due
+/// together must not stop everybody else for as long as it takes to grant them.
+const PER_TURN: usize = 64;
+
+/// Parked queues that one turn takes out of the timers; they only change lists.
+const DUE_PER_TURN: usize = 1_024;
+
+/// What the gate before a rule's ring says: everything that is not the key's own affair.
+enum Gate {
+    Open,
+    /// The limits have room, but not for as costly a request as this.
+    TooCostly,
+    /// Closed, and may open at the instant, or with an event.
+    Closed(Option<Instant>),
+    /// A costly request whose turn it is waits for one of the limits.
+    Reserved,
+}
+
+/// Why the first request of a queue may not start.
+enum Refusal {
+    /// Not before this instant.
+    Until(Instant),
+    /// Not before an event of its key.
+    Event,
+    /// Its siblings used up the key's room, and did so often enough.
+    Passed(Ask),
+}
+
+/// What one step of a turn did.
+enum Step {
+    Granted,
+    Demoted,
+    /// Nothing can go before the instant or an event.
+    Nothing(Option<Instant>),
+}
+
+impl<W> Scheduler<W> {
+    /// One turn: what is due becomes ready, and what is ready is granted, at most 64 grants and demotions.
+    ///
+    /// If more is left, [`next_wake`](Self::next_wake) is now.
+    pub fn dispatch(&mut self, now: Instant) {
+        let now = self.tick(now);
+        let mut finished = self.advance(now);
+        let mut steps = 0;
+        self.opens = None;
+        while self.anything_ready() {
+            if steps == PER_TURN {
+                finished = false;
+                break;
+            }
+            match self.step(now) {
+                Step::Granted | Step::Demoted => steps += 1,
+                Step::Nothing(opens) => {
+                    self.opens = opens;
+                    break;
+                }
+            }
+        }
+        if finished {
+            // Only now: who may start at the very end of the time it would wait, starts.
+            finished = self.expire(now, PER_TURN) && self.sweep(now, PER_TURN);
+        }
+        if !finished {
+            self.opens = Some(now);
+        }
+        self.trim();
+    }
+
+    /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Instant> {
+        let timers = self.timers.peek().map(|(at, _)| at);
+        let deadlines = self.deadlines.peek().map(|(at, _)| at);
+        let sweeps = self.sweeps.peek().map(|(at, _)| at);
+        let leases = self.leases.front().map(|&(at, _)| at);
+        [timers, deadlines, sweeps, leases, self.opens].into_iter().flatten().min()
+    }
+
+    /// After an event: a turn, if there is anything to do.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if self.anything_ready() || self.is_due(now) {
+            self.dispatch(now);
+        } else {
+            self.opens = None;
+            self.trim();
+        }
+    }
+
+    /// Whether a new request of this cost may start at once: nobody is ready, nothing is due, nobody of its queue is
+    /// before it, and every limit has room.
+    pub(super) fn is_clear(&mut self, now: Instant, queue: u32, cost: u32) -> bool {
+        if self.anything_ready() || self.is_due(now) {
+            return false;
+        }
+        let record = &self.queues[queue];
+        record.waiting.is_empty()
+            && record.granted.is_empty()
+            && matches!(self.gate(now, usize::from(self.queues[queue].rule), cost, false), Gate::Open)
+            && self.check(now, queue, cost, Instant::ZERO, false).is_ok()
+    }
+
+    /// A grant's lease begins.
+    pub(super) fn begin_lease(&mut self, now: Instant, index: u32) {
+        let lease = now.saturating_add(self.plan.lease);
+        self.requests[index].stage = Stage::Granted { lease };
+        let generation = self.requests.generation(index);
+        self.leases.push_back((lease, RequestId { index, generation }));
+    }
+
+    fn anything_ready(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.ready > 0)
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.timers.peek().is_some_and(|(at, _)| at <= now) || self.leases.front().is_some_and(|&(at, _)| at <= now)
+    }
+
+    /// Moves what is due back into line. Returns false if more is due.
+    fn advance(&mut self, now: Instant) -> bool {
+        while let Some(&(lease, id)) = self.leases.front().filter(|&&(lease, _)| lease <= now) {
+            self.leases.pop_front();
+            if self.holds_lease(lease, id) {
+                self.revoke(now, id.index);
+            }
+        }
+        for _ in 0..DUE_PER_TURN {
+            let Some((at, due)) = self.timers.pop_due(now) else { return true };
+            if !is_live(&self.requests, &self.queues, at, due) {
+                continue;
+            }
+            match due {
+                Due::Queue(queue, _) => self.make_ready(queue),
+                Due::Request(id) => self.requeue(id.index, Instant::ZERO),
+            }
+        }
+        self.timers.peek().is_none_or(|(at, _)| at > now)
+    }
+
+    /// Refuses those whose time in line is over. Returns false if there are more.
+    fn expire(&mut self, now: Instant, mut at_most: usize) -> bool {
+        while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now) {
+            if at_most == 0 {
+                return false;
+            }
+            self.deadlines.pop_due(now);
+            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
+                self.refuse(now, id.index, super::answer::Why::MaxWait);
+                at_most -= 1;
+            }
+        }
+        true
+    }
+
+    /// Grants one request, or moves one queue that may not start, or finds that nothing can go.
+    fn step(&mut self, now: Instant) -> Step {
+        let mut opens: Option<Instant> = None;
+        self.reserved.clear();
+        let order = self.serving_order();
+        for &lane in &order {
+            let waived = self.lanes[lane].overdue().is_some();
+            let mut first: Option<(i64, usize, bool)> = None;
+            for position in 0..self.lanes[lane].rules.len() {
+                let rule = self.lanes[lane].rules[position];
+                let head = self.rings[rule].head;
+                if head == NIL {
+                    continue;
+                }
+                let cost = self.head_cost(head);
+                let fits = match self.gate(now, rule, cost, waived) {
+                    Gate::Open => true,
+                    Gate::TooCostly => false,
+                    Gate::Reserved => continue,
+                    Gate::Closed(at) => {
+                        if self.forfeit(now, head, at) {
+                            self.order = order;
+                            return Step::Demoted;
+                        }
+                        opens = [opens, at].into_iter().flatten().min();
+                        continue;
+                    }
+                };
+                let ticket = self.queues[head].ticket;
+                if first.is_none_or(|(smallest, ..)| ticket < smallest) {
+                    first = Some((ticket, rule, fits));
+                }
+            }
+            let Some((_, rule, fits)) = first else { continue };
+            let head = self.rings[rule].head;
+            let cost = self.head_cost(head);
+            if self.queues[head].credit < u64::from(cost) {
+                self.next_round(head);
+            } else if let Err(refusal) = self.check(now, head, cost, self.not_before(head), waived) {
+                self.demote(head, refusal);
+            } else if fits {
+                self.grant(now, head, cost);
+                self.order = order;
+                return Step::Granted;
+            } else {
+                // It waits for room, and with it whoever comes after it and needs the same limits.
+                let at = self.too_costly_until(now, rule, cost);
+                opens = [opens, at].into_iter().flatten().min();
+                let Self { plan, reserved, .. } = self;
+                reserved.extend(plan.rules[rule].shared.iter().map(|bound| bound.limit));
+                continue;
+            }
+            self.order = order;
+            return Step::Demoted;
+        }
+        self.order = order;
+        Step::Nothing(opens)
+    }
+
+    /// Lanes with ready queues, in the order in which they are served: the most overdue first, then by urgency.
+    fn serving_order(&mut self) -> Vec<usize> {
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend((0..self.lanes.len()).filter(|&lane| self.lanes[lane].ready > 0));
+        if order.iter().any(|&lane| self.lanes[lane].overdue().is_some()) {
+            order.sort_by_key(|&lane| Reverse(self.lanes[lane].overdue()));
+        }
+        order
+    }
+
+    /// Asks everything about a rule that is not the key's own affair: pause, holds, shared limits, pace.
+    ///
+    /// An overdue lane is let off the pace and what it would leave to others.
+    fn gate(&mut self, now: Instant, rule: usize, cost: u32, waived: bool) -> Gate {
+        let Self { plan, rules, shared, clocks, reserved, .. } = self;
+        let state = &rules[rule];
+        if state.paused {
+            return Gate::Closed(None);
+        }
+        let hold = self.hold.max(state.hold);
+        if hold > now {
+            return Gate::Closed(Some(hold));
+        }
+        let plan_of_rule = &plan.rules[rule];
+        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
+            return Gate::Reserved;
+        }
+        let mut ask = |cost| {
+            let mut all = Ask::Room;
+            shared.for_refs(&plan.shared_limits, &plan_of_rule.shared, |position, kind, state| {
+                let reserve = if waived { 0 } else { plan_of_rule.shared[position].reserve };
+                all = all.and(state.ask(kind, now, cost, reserve));
+            });
+            all
+        };
+        let answer = ask(cost);
+        let too_costly = answer != Ask::Room && cost > 1 && ask(1) == Ask::Room;
+        let due = if waived { Instant::ZERO } else { pace_due(plan_of_rule, clocks) };
+        match answer {
+            _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
+            _ if too_costly => Gate::TooCostly,
+            Ask::Room => Gate::Open,
+            Ask::At(at) | Ask::Unclaimed(at) => Gate::Closed(Some(at.max(due))),
+            Ask::Busy => Gate::Closed(None),
+        }
+    }
+
+    /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
+    fn check(&mut self, now: Instant, id: u32, cost: u32, not_before: Instant, waived: bool) -> Result<(), Refusal> {
+        let Self { plan, queues, keys, .. } = self;
+        let queue = &mut queues[id];
+        let key = &mut keys[queue.key];
+        let is_owed = key.owed == id;
+        if key.owed != NIL && !is_owed {
+            return Err(Refusal::Event);
+        }
+        let hold = not_before.max(queue.hold).max(key.hold);
+        if hold > now {
+            return Err(Refusal::Until(hold));
+        }
+        let rule = &plan.rules[usize::from(queue.rule)];
+        let own =
+            queue.limits.each(&rule.own).fold(Ask::Room, |all, (kind, state)| all.and(state.ask(kind, now, cost, 0)));
+        if own != Ask::Room {
+            return Err(Refusal::from(own));
+        }
+        let waived = waived || is_owed;
+        let mut of_key = Ask::Room;
+        key.limits.for_refs(&plan.key_limits, &rule.key, |position, kind, state| {
+            let reserve = if waived { 0 } else { rule.key[position].reserve };
+            of_key = of_key.and(state.ask(kind, now, cost, reserve));
+        });
+        if of_key == Ask::Room {
+            let due = rule.key_pace.iter().map(|pace| key.clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO);
+            return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
+        }
+        let passed = queue.passed;
+        if is_owed || self.patience(id).is_some_and(|need| passed >= need) {
+            return Err(Refusal::Passed(of_key));
+        }
+        Err(Refusal::from(of_key))
+    }
+
+    /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
+    fn patience(&self, id: u32) -> Option<u32> {
+        let lane_of = |queue: &Queue| self.plan.rules[usize::from(queue.rule)].lane;
+        let lane = lane_of(&self.queues[id]);
+        let mut sibling = self.queues[id].sibling;
+        while sibling != id {
+            let record = &self.queues[sibling];
+            if !record.waiting.is_empty() && lane_of(record) < lane {
+                return self.lanes[lane].patience();
+            }
+            sibling = record.sibling;
+        }
+        Some(1)
+    }
+
+    /// Moves a queue that may not start out of its ring.
+    fn demote(&mut self, id: u32, refusal: Refusal) {
+        self.leave_ring(id);
+        let key = self.queues[id].key;
+        let was_owed = self.keys[key].owed == id;
+        match refusal {
+            Refusal::Until(until) => self.park(id, until),
+            Refusal::Event => self.queues[id].state = QueueState::Blocked,
+            Refusal::Passed(ask) => {
+                self.keys[key].owed = id;
+                match ask {
+                    Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),
+                    Ask::Room | Ask::Busy => self.queues[id].state = QueueState::Blocked,
+                }
+                return;
+            }
+        }
+        if was_owed {
+            // Something other than the key's room stops it: its siblings need not wait for that.
+            self.clear_owed(id);
+        }
+    }
+
+    /// Grants a queue's first request.
+    fn grant(&mut self, now: Instant, id: u32, cost: u32) {
+        let lane = self.plan.rules[usize::from(self.queues[id].rule)].lane;
+        self.count_bypass(now, lane);
+        let Self { queues, requests, .. } = self;
+        let queue = &mut queues[id];
+        let index = queue.waiting.head;
+        queue.waiting.unlink(requests, index);
+        let is_first = queue.granted.is_empty();
+        queue.granted.push_back(requests, index);
+        requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+        self.wakes.extend(requests[index].waker.take());
+        if is_first {
+            self.begin_lease(now, index);
+        }
+        self.each_limit(id, |kind, state| state.grant(kind, now, cost));
+        self.charge_pace(now, id, cost);
+        self.note_passed(id);
+        let queue = &mut self.queues[id];
+        queue.credit -= u64::from(cost);
+        if queue.waiting.is_empty() {
+            queue.state = QueueState::Idle;
+            self.leave_ring(id);
+        } else if queue.credit < u64::from(self.head_cost(id)) {
+            self.next_round(id);
+        }
+        if self.keys[self.queues[id].key].owed == id {
+            self.clear_owed(id);
+        }
+    }
+
+    /// Counts a grant of `lane` against the other lanes that are ready.
+    fn count_bypass(&mut self, now: Instant, lane: usize) {
+        for other in 0..self.lanes.len() {
+            if other != lane && self.lanes[other].ready > 0 && self.is_open(now, other) {
+                self.lanes[other].bypassed += 1;
+            }
+        }
+        self.lanes[lane].bypassed = 0;
+    }
+
+    /// Whether a lane has a ready queue that only its turn or its pace keeps from starting.
+    fn is_open(&mut self, now: Instant, lane: usize) -> bool {
+        (0..self.lanes[lane].rules.len()).any(|position| {
+            let rule = self.lanes[lane].rules[position];
+            self.rings[rule].head != NIL && matches!(self.gate(now, rule, 1, true), Gate::Open | Gate::Reserved)
+        })
+    }
+
+    /// A queue's turn is over: it goes last, with what it may start in its next one.
+    fn next_round(&mut self, id: u32) {
+        let Self { plan, queues, lanes, rings, .. } = self;
+        let rule = usize::from(queues[id].rule);
+        let RulePlan { lane, weight, .. } = plan.rules[rule];
+        let credit = queues[id].credit + lanes[lane].quantum(weight);
+        lanes[lane].unlink(&mut rings[rule], queues, id);
+        lanes[lane].push_back(&mut rings[rule], queues, id, credit);
+    }
+
+    /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
+    /// use the room now.
+    fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
+        let key = self.queues[id].key;
+        if self.keys[key].owed != id || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
+            return false;
+        }
+        let mut sibling = self.queues[id].sibling;
+        while sibling != id {
+            let record = &self.queues[sibling];
+            let (rule, next) = (usize::from(record.rule), record.sibling);
+            if record.state == QueueState::Blocked && matches!(self.gate(now, rule, 1, false), Gate::Open) {
+                self.clear_owed(id);
+                return true;
+            }
+            sibling = next;
+        }
+        false
+    }
+
+    fn too_costly_until(&mut self, now: Instant, rule: usize, cost: u32) -> Option<Instant> {
+        let Self { plan, shared, .. } = self;
+        let mut all = Ask::Room;
+        shared.for_refs(&plan.shared_limits, &plan.rules[rule].shared, |_, kind, state| {
+            all = all.and(state.ask(kind, now, cost, 0));
+        });
+        match all {
+            Ask::At(at) | Ask::Unclaimed(at) => Some(at),
+            Ask::Room | Ask::Busy => None,
+        }
+    }
+
+    fn head_cost(&self, id: u32) -> u32 {
+        self.requests[self.queues[id].waiting.head].cost
+    }
+
+    fn not_before(&self, id: u32) -> Instant {
+        match self.requests[self.queues[id].waiting.head].stage {
+            Stage::Queued { not_before } => not_before,
+            stage => unreachable!("{stage:?} is in the waiting list"),
+        }
+    }
+
+    fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Granted { lease })
+    }
+
+    /// Drops what is no longer due from the tops of the lists, so that nothing wakes the owner for nothing.
+    fn trim(&mut self) {
+        while let Some(&(lease, id)) = self.leases.front() {
+            if self.holds_lease(lease, id) {
+                break;
+            }
+            self.leases.pop_front();
+        }
+        let Self { timers, deadlines, requests, queues, .. } = self;
+        timers.trim(|at, due| is_live(requests, queues, at, due));
+        deadlines.trim(|at, id| has_deadline(requests, at, id));
+    }
+}
+
+impl From<Ask> for Refusal {
+    fn from(ask: Ask) -> Self {
+        match ask {
+            Ask::At(at) | Ask::Unclaimed(at) => Self::Until(at),
+            Ask::Room | Ask::Busy => Self::Event,
+        }
+    }
+}
+
+/// Whether a timer's target still waits for it.
+pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
+    match due {
+        Due::Queue(index, generation) => {
+            queues.get(index, generation).is_some_and(|queue| queue.state == QueueState::Parked { until: at })
+        }
+        Due::Request(id) => {
+            requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Out { until: at })
+        }
+    }
+}
+
+/// Whether a request still stands in line under this deadline.
+pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: RequestId) -> bool {
+    requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
+}
+
+fn pace_due(rule: &RulePlan, clocks: &[super::limit::PaceClock]) -> Instant {
+    rule.shared_pace.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+}

@@ -1,0 +1,351 @@
+//! Rules before they are checked: what code says through the builder, and what a file says with its places.
+
+use std::time::Duration;
+
+use super::check;
+use super::finding::{Findings, Place};
+use super::model::{Pace, Rules, Share};
+use super::quota::{CountFrom, Quota};
+use super::retry::Retry;
+use crate::engine::{Nanos, Overflow};
+
+/// A value and where the file says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) place: Option<Place>,
+}
+
+impl<T> From<T> for At<T> {
+    fn from(value: T) -> Self {
+        Self { value, place: None }
+    }
+}
+
+/// The four words that mean the same at every level.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Caps {
+    pub(super) per_key: Vec<At<Quota>>,
+    pub(super) overall: Vec<At<Quota>>,
+    pub(super) concurrency: Option<At<u32>>,
+    pub(super) key_concurrency: Option<At<u32>>,
+}
+
+/// Rules in the making; [`build`](Self::build) checks them all at once.
+///
+/// Names and meanings are those of the rules file. A method that takes a quota adds one when it is called again: all
+/// hold. Of the other methods the last call counts.
+///
+/// ```
+/// use request_balancer::{Lane, Quota, Rule, Rules};
+/// use std::time::Duration;
+///
+/// let rules = Rules::builder()
+///     .overall(Quota::per_second(30))
+///     .per_key(Quota::per_second(1))
+///     .margin(Duration::from_millis(50))
+///     .rule("individual", Rule::new())
+///     .rule("broadcast", Rule::new().priority(2))
+///     .lane(2, Lane::new().name("bulk").share(1, 20))
+///     .build()?;
+/// assert_eq!(rules.names().collect::<Vec<_>>(), ["individual", "broadcast"]);
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct RulesBuilder {
+    pub(super) caps: Caps,
+    pub(super) margin: Option<At<Nanos>>,
+    pub(super) count_from: Option<CountFrom>,
+    pub(super) rules: Vec<(At<String>, Rule)>,
+    pub(super) limits: Vec<(At<String>, NamedLimit)>,
+    pub(super) lanes: Vec<(At<u32>, Lane)>,
+    pub(super) retry: Retry,
+}
+
+impl RulesBuilder {
+    /// Limits all starts under `overall` together. Default: none.
+    pub fn overall(mut self, quota: Quota) -> Self {
+        self.caps.overall.push(quota.into());
+        self
+    }
+
+    /// Limits the starts of each key. Default: none.
+    pub fn per_key(mut self, quota: Quota) -> Self {
+        self.caps.per_key.push(quota.into());
+        self
+    }
+
+    /// Caps how many attempts run at once. Default: none.
+    pub fn concurrency(mut self, most: u32) -> Self {
+        self.caps.concurrency = Some(most.into());
+        self
+    }
+
+    /// Caps how many attempts of each key run at once. Default: none.
+    pub fn key_concurrency(mut self, most: u32) -> Self {
+        self.caps.key_concurrency = Some(most.into());
+        self
+    }
+
+    /// By how much network delay may vary without breaking a quota at the server. Default: 0.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = Some(Nanos::from(margin).into());
+        self
+    }
+
+    /// From when a start's period runs. Default: the start.
+    pub fn count_from(mut self, count_from: CountFrom) -> Self {
+        self.count_from = Some(count_from);
+        self
+    }
+
+    /// Adds a rule. Without any there is one, named `default`.
+    pub fn rule(mut self, name: impl Into<String>, rule: Rule) -> Self {
+        self.rules.push((name.into().into(), rule));
+        self
+    }
+
+    /// Adds a budget that the rules share which are [`under`](Rule::under) its name.
+    pub fn limit(mut self, name: impl Into<String>, limit: NamedLimit) -> Self {
+        self.limits.push((name.into().into(), limit));
+        self
+    }
+
+    /// Says more about the lane of all rules with this priority.
+    pub fn lane(mut self, priority: u32, lane: Lane) -> Self {
+        self.lanes.push((priority.into(), lane));
+        self
+    }
+
+    /// What failures cost and how long they wait, for every rule that says nothing else.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Checks everything and compiles it.
+    ///
+    /// # Errors
+    ///
+    /// All findings at once, if one of them is an error. Findings that are only warnings are in
+    /// [`Rules::warnings`].
+    pub fn build(self) -> Result<Rules, Findings> {
+        check::rules(&self, check::Read::default())
+    }
+}
+
+/// One rule in the making.
+///
+/// ```
+/// use request_balancer::{Quota, Rule, Rules};
+///
+/// let group = Rule::new().per_key("20/60s".parse::<Quota>()?).priority(1);
+/// let rules = Rules::builder().rule("group", group).build()?;
+/// assert_eq!(rules.to_string(), "[rules]\ngroup = \"20/60s\"\n");
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Rule {
+    pub(super) caps: Caps,
+    pub(super) priority: Option<u32>,
+    pub(super) weight: Option<At<u32>>,
+    pub(super) under: Option<Vec<At<String>>>,
+    pub(super) ordered: Option<At<bool>>,
+    pub(super) queue: Option<At<u32>>,
+    pub(super) overflow: Overflow,
+    pub(super) max_wait: Option<At<Nanos>>,
+    pub(super) paused: bool,
+    pub(super) retry: Retry,
+}
+
+impl Rule {
+    /// A rule that adds nothing to the limits of all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits the starts of each key under this rule. Default: none.
+    pub fn per_key(mut self, quota: Quota) -> Self {
+        self.caps.per_key.push(quota.into());
+        self
+    }
+
+    /// Limits all keys of this rule together. Default: none.
+    pub fn overall(mut self, quota: Quota) -> Self {
+        self.caps.overall.push(quota.into());
+        self
+    }
+
+    /// Caps how many of the rule's attempts run at once. Default: none.
+    pub fn concurrency(mut self, most: u32) -> Self {
+        self.caps.concurrency = Some(most.into());
+        self
+    }
+
+    /// Caps how many attempts of each key under this rule run at once. Default: none.
+    pub fn key_concurrency(mut self, most: u32) -> Self {
+        self.caps.key_concurrency = Some(most.into());
+        self
+    }
+
+    /// The lane: a lower number is more urgent. Default: 1.
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Share of each of its queues inside the lane, at least 1. Default: 1.
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = Some(weight.into());
+        self
+    }
+
+    /// Which outer limits bind it: `overall`, `per_key` and names of [`NamedLimit`]s. Default: `overall` and `per_key`.
+    pub fn under<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.under = Some(names.into_iter().map(|name| name.into().into()).collect());
+        self
+    }
+
+    /// Whether completions of a queue are in order, one attempt at a time. Default: no.
+    pub fn ordered(mut self, ordered: bool) -> Self {
+        self.ordered = Some(ordered.into());
+        self
+    }
+
+    /// How many requests may wait in one queue, at least 1. Default: any number.
+    pub fn queue(mut self, most: u32) -> Self {
+        self.queue = Some(most.into());
+        self
+    }
+
+    /// What becomes of a request that finds its queue full. Default: it is refused.
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// Longest time in line over all attempts of a request. Default: any.
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(Nanos::from(max_wait).into());
+        self
+    }
+
+    /// Whether it starts nothing until it is resumed. Default: no.
+    pub fn paused(mut self, paused: bool) -> Self {
+        self.paused = paused;
+        self
+    }
+
+    /// What differs from the retry policy of all rules, field by field.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+}
+
+/// A named budget in the making.
+///
+/// ```
+/// use request_balancer::{NamedLimit, Quota, Rule, Rules};
+///
+/// let rules = Rules::builder()
+///     .limit("account", NamedLimit::new().per_key(Quota::per_hour(5_000)))
+///     .rule("read", Rule::new().under(["overall", "account"]))
+///     .rule("write", Rule::new().under(["overall", "account"]))
+///     .build()?;
+/// assert!(rules.rule("read").unwrap().is_under("account"));
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct NamedLimit {
+    pub(super) caps: Caps,
+}
+
+impl NamedLimit {
+    /// A budget that limits nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits the starts of each key under the rules that share the budget. Default: none.
+    pub fn per_key(mut self, quota: Quota) -> Self {
+        self.caps.per_key.push(quota.into());
+        self
+    }
+
+    /// Limits all starts under the rules that share the budget together. Default: none.
+    pub fn overall(mut self, quota: Quota) -> Self {
+        self.caps.overall.push(quota.into());
+        self
+    }
+
+    /// Caps how many attempts run at once. Default: none.
+    pub fn concurrency(mut self, most: u32) -> Self {
+        self.caps.concurrency = Some(most.into());
+        self
+    }
+
+    /// Caps how many attempts of each key run at once. Default: none.
+    pub fn key_concurrency(mut self, most: u32) -> Self {
+        self.caps.key_concurrency = Some(most.into());
+        self
+    }
+}
+
+/// A lane in the making: what all queues of one priority have in common.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Lane {
+    /// Only `overall` and `concurrency` can be set.
+    pub(super) caps: Caps,
+    pub(super) name: Option<At<String>>,
+    pub(super) share: Option<At<Share>>,
+    pub(super) pace: Option<At<Pace>>,
+}
+
+impl Lane {
+    /// A lane as it is if nobody says anything about it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its name in metrics and messages. Default: the priority.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into());
+        self
+    }
+
+    /// The part of the grants, `part` of `of`, that it gets while it is ready; `part` 0 is strict priority. Default:
+    /// 1 of 20.
+    pub fn share(mut self, part: u32, of: u32) -> Self {
+        self.share = Some(Share::new(part, of).into());
+        self
+    }
+
+    /// Limits the starts of the whole lane: what is left is reserved for the others. Default: none.
+    pub fn overall(mut self, quota: Quota) -> Self {
+        self.caps.overall.push(quota.into());
+        self
+    }
+
+    /// Caps how many attempts of the lane run at once. Default: none.
+    pub fn concurrency(mut self, most: u32) -> Self {
+        self.caps.concurrency = Some(most.into());
+        self
+    }
+
+    /// Spreads its starts evenly over the windows up to this long that it shares with more urgent lanes. Default: 60 s.
+    pub fn pace(mut self, horizon: Duration) -> Self {
+        self.pace = Some(Pace::UpTo(horizon.into()).into());
+        self
+    }
+
+    /// Lets it start as fast as its limits allow, without leaving room for more urgent lanes.
+    pub fn no_pace(mut self) -> Self {
+        self.pace = Some(Pace::Off.into());
+        self
+    }
+}

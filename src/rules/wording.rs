@@ -1,0 +1,81 @@
+//! The one house of wording: what findings say, apart from where they say it.
+
+use super::finding::{Finding, FindingCode};
+
+/// Found text in backticks, cut to a readable length.
+pub(super) fn quote(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    // `escape_debug` guards quotes for string literals; between backticks they need none.
+    let shown = shown.replace("\\\"", "\"").replace("\\'", "'");
+    match text.chars().nth(LONGEST) {
+        Some(_) => format!("`{shown}…`"),
+        None => format!("`{shown}`"),
+    }
+}
+
+/// Names in backticks with commas between.
+pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const MOST: usize = 24;
+    let mut names = names.into_iter();
+    let mut shown: Vec<String> = names.by_ref().take(MOST).map(quote).collect();
+    if names.next().is_some() {
+        shown.push("…".to_owned());
+    }
+    shown.join(", ")
+}
+
+/// The candidate nearest to `found`, if any is near.
+pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR: f64 = 0.8;
+    let found: String = found.chars().take(64).flat_map(char::to_lowercase).collect();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&found, candidate), candidate))
+        .filter(|(score, _)| *score >= NEAR)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
+
+pub(super) fn unknown_field(name: &str, allowed: &[&str]) -> Finding {
+    Finding::new(FindingCode::UnknownField, quote(name), list(allowed.iter().copied()))
+        .did_you_mean(nearest(name, allowed.iter().copied()))
+}
+
+pub(super) fn unknown_value(found: &str, allowed: &[&str]) -> Finding {
+    Finding::new(FindingCode::UnknownValue, quote(found), list(allowed.iter().copied()))
+        .did_you_mean(nearest(found, allowed.iter().copied()))
+}
+
+pub(super) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
+    let nearest = nearest(name, known.clone());
+    Finding::new(FindingCode::UnknownLimit, quote(name), list(known)).did_you_mean(nearest)
+}
+
+pub(super) fn wrong_type(found: &str, allowed: &str) -> Finding {
+    Finding::new(FindingCode::WrongType, found, allowed)
+}
+
+pub(super) fn out_of_range(found: &str, allowed: &str) -> Finding {
+    Finding::new(FindingCode::OutOfRange, quote(found), allowed)
+}
+
+pub(super) fn zero(found: impl Into<String>, allowed: &str) -> Finding {
+    Finding::new(FindingCode::Zero, found, allowed)
+}
+
+pub(super) fn empty(what: &str, allowed: &str) -> Finding {
+    Finding::new(FindingCode::Empty, what, allowed)
+}
+
+pub(super) fn two_meanings(one: &str, other: &str) -> Finding {
+    Finding::new(FindingCode::TwoMeanings, format!("both {one} and {other}"), "one of them")
+}
+
+pub(super) fn too_long(found: impl Into<String>) -> Finding {
+    Finding::new(FindingCode::DurationTooLong, found, "less than 584 years")
+}
+
+pub(super) fn duplicate_name(name: &str, what: &str) -> Finding {
+    Finding::new(FindingCode::DuplicateName, format!("{} twice", quote(name)), format!("each {what} once"))
+}
