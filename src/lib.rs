@@ -1,9 +1,21 @@
 //! Starts each call to a rate-limited API at the earliest moment that breaks no limit.
 
 pub mod engine;
+mod error;
+mod key;
 mod rules;
+#[cfg(feature = "tokio")]
+mod runtime;
 
+pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
+pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
+pub use key::Key;
 pub use rules::{
     CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules,
     RulesBuilder, Severity,
+};
+#[cfg(feature = "tokio")]
+pub use runtime::{
+    Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
+    Run, Snapshot, Target, Ticket,
 };

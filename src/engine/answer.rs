@@ -10,6 +10,11 @@ pub struct KeyId {
     pub(super) generation: u32,
 }
 
+impl KeyId {
+    /// The id that no record ever has.
+    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
+}
+
 /// A request in the machine, from [`Scheduler::enter`](super::Scheduler::enter) to
 /// [`finish`](super::Scheduler::finish) or [`withdraw`](super::Scheduler::withdraw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

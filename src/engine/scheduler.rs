@@ -169,13 +169,42 @@ impl<W> Scheduler<W> {
 
     /// Sets whom to wake when something becomes of the request: a grant, its turn to claim, a refusal, an abort.
     ///
-    /// Each waker is used once. For an unknown request it comes back.
+    /// Each waker is used once. The one that was set before comes back; for an unknown request, this one.
     pub fn set_waker(&mut self, id: RequestId, waker: W) -> Option<W> {
         if !self.requests.contains(id.index, id.generation) {
             return Some(waker);
         }
-        self.requests[id.index].waker = Some(waker);
-        None
+        self.requests[id.index].waker.replace(waker)
+    }
+
+    /// The waker that is set for a request and not used yet.
+    #[must_use]
+    pub fn waker(&self, id: RequestId) -> Option<&W> {
+        self.requests.get(id.index, id.generation)?.waker.as_ref()
+    }
+
+    /// Takes back a waker that is set and not used yet, so that its owner may drop it where that does no harm.
+    pub fn take_waker(&mut self, id: RequestId) -> Option<W> {
+        if !self.requests.contains(id.index, id.generation) {
+            return None;
+        }
+        self.requests[id.index].waker.take()
+    }
+
+    /// Whether a [`claim`](Self::claim) would start the request now.
+    #[must_use]
+    pub fn is_granted(&self, id: RequestId) -> bool {
+        self.requests.get(id.index, id.generation).is_some_and(|request| {
+            matches!(request.stage, Stage::Granted { .. }) && self.queues[request.queue].granted.head == id.index
+        })
+    }
+
+    /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
+    pub fn wake_waiting(&mut self) {
+        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        for index in waiting {
+            self.wakes.extend(self.requests[index].waker.take());
+        }
     }
 
     /// Takes up a grant: the attempt begins. Asked too early, it answers [`Claim::Waiting`].

@@ -82,7 +82,8 @@ impl<T> Slab<T> {
             chunk.listed = true;
             self.with_room.push(position as u32);
         }
-        if self.chunks[position].live == 0 && self.with_room.last() != Some(&(position as u32)) {
+        // The last chunk with room stays, so that one entry that comes and goes costs no allocation.
+        if self.chunks[position].live == 0 && self.with_room.len() > 1 {
             self.release(position);
         }
         value

@@ -163,7 +163,9 @@ impl<W> Scheduler<W> {
         let is_full = |kind, taken: u64| limit::counts_from_end(kind) && taken >= u64::from(limit::capacity(kind));
         let plan = &self.plan.rules[usize::from(rule.0)];
         let rule_of = |queue: u32| &self.plan.rules[usize::from(self.queues[queue].rule)];
-        let same_key = |queue: u32| self.queues[queue].key == key.index;
+        // A stale key is a key of which nothing runs, whoever has its place now.
+        let known = self.keys.contains(key.index, key.generation);
+        let same_key = |queue: u32| known && self.queues[queue].key == key.index;
         plan.own
             .iter()
             .any(|spec| is_full(spec.kind, taken(&|queue| same_key(queue) && self.queues[queue].rule == rule.0)))

@@ -14,7 +14,7 @@ mod model;
 mod quota;
 mod retry;
 mod toml;
-mod wording;
+pub(crate) mod wording;
 mod write;
 
 pub use builder::{Lane, NamedLimit, Rule, RulesBuilder};

@@ -1,0 +1,436 @@
+//! What an attempt says about its outcome, and what a request's future says in the end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Scope;
+
+/// What an attempt returns: a value, or a [`Failure`] that says whether another attempt makes sense.
+pub type Outcome<T, E> = Result<T, Failure<E>>;
+
+/// Why an attempt failed and what should follow.
+///
+/// Made by `?` from your own error (then it is final unless the request [classifies](crate::Request::classify) it), by
+/// one of the functions below, or by [`Attempt::retry`](crate::Attempt::retry).
+///
+/// ```
+/// use request_balancer::{Failure, Outcome};
+///
+/// fn parse(body: &str) -> Outcome<u32, std::num::ParseIntError> {
+///     if body.is_empty() {
+///         return Err(Failure::transient("".parse::<u32>().unwrap_err()));
+///     }
+///     Ok(body.parse()?)
+/// }
+///
+/// assert_eq!(parse("12").ok(), Some(12));
+/// assert!(parse("").is_err());
+/// ```
+#[must_use = "a failure does nothing unless the attempt returns it"]
+#[derive(Debug)]
+pub struct Failure<E> {
+    pub(crate) cause: Cause<E>,
+    pub(crate) hold: Option<Scope>,
+}
+
+/// What kind of failure it is.
+#[derive(Debug)]
+pub(crate) enum Cause<E> {
+    /// Nobody said: it came by `?`.
+    Unsaid(E),
+    Permanent(E),
+    Transient(E),
+    Ambiguous(E),
+    Retry {
+        after: Option<Duration>,
+        last: Option<E>,
+    },
+}
+
+impl<E> Failure<E> {
+    /// Another attempt would fail likewise: the request ends with [`Error::Failed`].
+    pub const fn permanent(error: E) -> Self {
+        Self { cause: Cause::Permanent(error), hold: None }
+    }
+
+    /// The call had no effect and may work later: it is tried again after the policy's backoff.
+    pub const fn transient(error: E) -> Self {
+        Self { cause: Cause::Transient(error), hold: None }
+    }
+
+    /// The call may or may not have had its effect, as after a timeout.
+    ///
+    /// Tried again like a transient failure if the request is marked
+    /// [`idempotent`](crate::Request::idempotent); otherwise refused with [`Refused::RetryNotAllowed`].
+    pub const fn ambiguous(error: E) -> Self {
+        Self { cause: Cause::Ambiguous(error), hold: None }
+    }
+
+    /// Nothing of `scope` starts before the wait or the backoff is over.
+    ///
+    /// Without it a retry holds the scope of the policy, by default the key, and a transient failure holds nobody.
+    /// Ignored for a permanent failure, which waits for nothing.
+    pub fn hold(mut self, scope: Scope) -> Self {
+        self.hold = Some(scope);
+        self
+    }
+
+    /// Sets the error behind the failure: the one that [`Error::GaveUp`] shows as the last if no attempt follows.
+    pub fn because(self, error: E) -> Self {
+        let cause = match self.cause {
+            Cause::Unsaid(_) => Cause::Unsaid(error),
+            Cause::Permanent(_) => Cause::Permanent(error),
+            Cause::Transient(_) => Cause::Transient(error),
+            Cause::Ambiguous(_) => Cause::Ambiguous(error),
+            Cause::Retry { after, last: _ } => Cause::Retry { after, last: Some(error) },
+        };
+        Self { cause, hold: self.hold }
+    }
+
+    /// The server asked to come again later. `None`: it did not say when.
+    #[cfg(feature = "tokio")]
+    pub(crate) const fn retry(after: Option<Duration>) -> Self {
+        Self { cause: Cause::Retry { after, last: None }, hold: None }
+    }
+
+    /// The failure that a verdict about `error` stands for.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn judged(error: E, verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Permanent => Self::permanent(error),
+            Verdict::Transient => Self::transient(error),
+            Verdict::Ambiguous => Self::ambiguous(error),
+            Verdict::Retry { after, scope } => Self { hold: scope, ..Self::retry(after).because(error) },
+        }
+    }
+}
+
+impl<E> From<E> for Failure<E> {
+    /// Final, unless the request classifies its errors.
+    fn from(error: E) -> Self {
+        Self { cause: Cause::Unsaid(error), hold: None }
+    }
+}
+
+/// What an error means for its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Another attempt would fail likewise.
+    Permanent,
+    /// It had no effect and may work later.
+    Transient,
+    /// It may or may not have had its effect.
+    Ambiguous,
+    /// The server asked to come again later.
+    Retry {
+        /// How long to wait; `None` if the server did not say.
+        after: Option<Duration>,
+        /// What to hold meanwhile; `None` for the policy's scope.
+        scope: Option<Scope>,
+    },
+}
+
+/// Says what an error means, so that [`Balancer::call`](crate::Balancer::call) can take plain results.
+///
+/// ```
+/// use std::time::Duration;
+/// use request_balancer::{Classify, Verdict};
+///
+/// enum Api {
+///     TooManyRequests { retry_after: Duration },
+///     Unavailable,
+///     NotFound,
+/// }
+///
+/// impl Classify for Api {
+///     fn classify(&self) -> Verdict {
+///         match self {
+///             Api::TooManyRequests { retry_after } => Verdict::Retry { after: Some(*retry_after), scope: None },
+///             Api::Unavailable => Verdict::Transient,
+///             Api::NotFound => Verdict::Permanent,
+///         }
+///     }
+/// }
+///
+/// assert_eq!(Api::Unavailable.classify(), Verdict::Transient);
+/// ```
+pub trait Classify {
+    /// What this error means for the request that met it.
+    fn classify(&self) -> Verdict;
+}
+
+impl<E: Classify + ?Sized> Classify for &E {
+    fn classify(&self) -> Verdict {
+        (**self).classify()
+    }
+}
+
+impl<E: Classify + ?Sized> Classify for Box<E> {
+    fn classify(&self) -> Verdict {
+        (**self).classify()
+    }
+}
+
+impl<E: Classify + ?Sized> Classify for Arc<E> {
+    fn classify(&self) -> Verdict {
+        (**self).classify()
+    }
+}
+
+/// Why a request's future has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// An attempt failed for good, with your own error.
+    Failed(E),
+    /// The balancer did not start the request, or not again.
+    GaveUp {
+        /// Why.
+        reason: Refused,
+        /// How many attempts were made.
+        attempts: u32,
+        /// The error of the last of them that brought one.
+        last: Option<E>,
+    },
+    /// The closure or its future panicked, with this message.
+    Panicked(String),
+}
+
+impl<E> Error<E> {
+    /// Why the balancer gave up; `None` if it did not.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::GaveUp { reason, .. } => Some(reason),
+            Self::Failed(_) | Self::Panicked(_) => None,
+        }
+    }
+
+    /// Your own error: the final one, or the last one before the balancer gave up.
+    #[must_use]
+    pub const fn last(&self) -> Option<&E> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::GaveUp { last, .. } => last.as_ref(),
+            Self::Panicked(_) => None,
+        }
+    }
+
+    /// Folds everything into your own error type: its own last error if there is one, else the refusal.
+    ///
+    /// A panic becomes [`Refused::Panicked`].
+    ///
+    /// ```
+    /// use request_balancer::{Error, Refused};
+    ///
+    /// #[derive(Debug, PartialEq)]
+    /// enum Api {
+    ///     NotFound,
+    ///     Refused(Refused),
+    /// }
+    ///
+    /// impl From<Refused> for Api {
+    ///     fn from(reason: Refused) -> Self {
+    ///         Api::Refused(reason)
+    ///     }
+    /// }
+    ///
+    /// assert_eq!(Error::Failed(Api::NotFound).flatten(), Api::NotFound);
+    /// let closed = Error::<Api>::GaveUp { reason: Refused::Closed, attempts: 0, last: None };
+    /// assert_eq!(closed.flatten(), Api::Refused(Refused::Closed));
+    /// ```
+    #[must_use]
+    pub fn flatten(self) -> E
+    where
+        E: From<Refused>,
+    {
+        match self {
+            Self::Failed(error) => error,
+            Self::GaveUp { reason, last, .. } => last.unwrap_or_else(|| reason.into()),
+            Self::Panicked(message) => Refused::Panicked { message }.into(),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(error) => error.fmt(f),
+            Self::GaveUp { reason, attempts, last } => {
+                match attempts {
+                    0 => write!(f, "not started: {reason}")?,
+                    1 => write!(f, "gave up after 1 attempt: {reason}")?,
+                    _ => write!(f, "gave up after {attempts} attempts: {reason}")?,
+                }
+                match last {
+                    Some(error) => write!(f, "; last error: {error}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Panicked(message) => write!(f, "the attempt panicked: {message}"),
+        }
+    }
+}
+
+/// For any error that can be shown, so that `anyhow::Error` and `Box<dyn Error>` fit too.
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Error<E> {}
+
+/// Why the balancer did not start a request, or not again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// No rule has this name.
+    #[error("there is no rule `{name}`{}", DidYouMean(nearest.as_deref()))]
+    UnknownRule {
+        /// The name that was asked for.
+        name: String,
+        /// The rule whose name looks most like it.
+        nearest: Option<String>,
+    },
+    /// Its queue is full.
+    #[error("its queue is full: {waiting} requests wait in it")]
+    QueueFull {
+        /// How many wait there.
+        waiting: u32,
+    },
+    /// A newer request took its place in a full queue.
+    #[error("a newer request took its place in a full queue")]
+    Displaced,
+    /// It costs more than one of its limits ever has room for.
+    #[error("it costs {cost}, but one of its limits has room for {capacity} at most")]
+    CostTooHigh {
+        /// What it costs.
+        cost: u32,
+        /// The most that fits.
+        capacity: u32,
+    },
+    /// It was not to wait, and could not start at once.
+    #[error("it can't start at once: {next_start}")]
+    NotNow {
+        /// When it could start at the earliest.
+        next_start: NextStart,
+    },
+    /// It stood in line for as long as it may.
+    #[error("it stood in line for {waited:?}, which is all it may: {next_start}")]
+    MaxWait {
+        /// Time in line, over all attempts.
+        waited: Duration,
+        /// When it could have started at the earliest.
+        next_start: NextStart,
+    },
+    /// All its attempts failed.
+    #[error("all its attempts failed")]
+    Attempts,
+    /// The server sent it away more often, or for longer in sum, than the policy allows.
+    #[error("the server sent it away more often, or for longer in sum, than its retry policy allows")]
+    Waits,
+    /// The server told it to wait for longer than the policy allows.
+    #[error("it should wait for {wait:?}, but its retry policy allows {ceiling:?} at most")]
+    WaitTooLong {
+        /// How long it should have waited.
+        wait: Duration,
+        /// The longest wait that the policy allows.
+        ceiling: Duration,
+    },
+    /// The attempt may have had its effect and the request is not marked idempotent.
+    #[error("the attempt may have had its effect, and the request is not marked idempotent")]
+    RetryNotAllowed,
+    /// It would wait for a slot that the attempt waiting for it occupies.
+    #[error("it would wait for a slot that is taken by the very attempt that waits for it")]
+    WouldDeadlock,
+    /// It was cut off while it ran: the balancer was closed and the deadline passed, or its runtime went away.
+    #[error("it was cut off while it ran")]
+    Aborted,
+    /// The balancer is closed.
+    #[error("the balancer is closed")]
+    Closed,
+    /// It must wait, and there is no tokio runtime with timers to wait on.
+    #[error("it must wait, but no tokio runtime with timers enabled is current here")]
+    NoRuntime,
+    /// The closure or its future panicked; only from [`Error::flatten`].
+    #[error("the attempt panicked: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+    },
+}
+
+/// When a request could start at the earliest, counted from the moment of the answer.
+///
+/// A lower bound, from limits, holds and the requests ahead in the same queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NextStart {
+    /// At once.
+    Now,
+    /// Not before this span is over.
+    After(Duration),
+    /// As soon as a running attempt ends.
+    WhenOneEnds,
+    /// Not before its rule is resumed.
+    Never,
+}
+
+impl fmt::Display for NextStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now => f.write_str("there is room now"),
+            Self::After(span) => write!(f, "there is room in {span:?} at the earliest"),
+            Self::WhenOneEnds => f.write_str("there is room when a running attempt ends"),
+            Self::Never => f.write_str("its rule is paused"),
+        }
+    }
+}
+
+/// The half sentence with which an unknown name's error ends.
+struct DidYouMean<'a>(Option<&'a str>);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(name) => write!(f, "; did you mean `{name}`?"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_was_found_and_what_is_allowed() {
+        let unknown = Refused::UnknownRule { name: "brodcast".into(), nearest: Some("broadcast".into()) };
+        assert_eq!(unknown.to_string(), "there is no rule `brodcast`; did you mean `broadcast`?");
+        let unknown = Refused::UnknownRule { name: "x".into(), nearest: None };
+        assert_eq!(unknown.to_string(), "there is no rule `x`");
+        let wait = Refused::WaitTooLong { wait: Duration::from_secs(400), ceiling: Duration::from_secs(300) };
+        assert_eq!(wait.to_string(), "it should wait for 400s, but its retry policy allows 300s at most");
+        let error = Error::GaveUp { reason: Refused::Attempts, attempts: 3, last: Some("busy") };
+        assert_eq!(error.to_string(), "gave up after 3 attempts: all its attempts failed; last error: busy");
+        let error = Error::<&str>::GaveUp {
+            reason: Refused::NotNow { next_start: NextStart::After(Duration::from_millis(250)) },
+            attempts: 0,
+            last: None,
+        };
+        assert_eq!(error.to_string(), "not started: it can't start at once: there is room in 250ms at the earliest");
+    }
+
+    #[test]
+    fn flatten_prefers_the_own_error() {
+        let error = Error::GaveUp { reason: Refused::Attempts, attempts: 3, last: Some(Refused::Displaced) };
+        assert_eq!(error.flatten(), Refused::Displaced);
+        let error = Error::<Refused>::Panicked("boom".into());
+        assert_eq!(error.flatten(), Refused::Panicked { message: "boom".into() });
+    }
+
+    #[test]
+    fn any_error_that_can_be_shown_makes_an_error() {
+        fn is_error<E: std::error::Error>() {}
+        is_error::<Error<anyhow::Error>>();
+        is_error::<Error<Box<dyn std::error::Error + Send + Sync>>>();
+        is_error::<Error<String>>();
+    }
+}

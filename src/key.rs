@@ -1,0 +1,375 @@
+//! Whose turn it is: the key of a request.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str;
+use std::sync::Arc;
+
+/// How many bytes of text a key holds without allocating.
+const INLINE: usize = 22;
+
+/// Whose turn it is: a chat id, an account, a host.
+///
+/// Made from integers, text, IP addresses, `()` (for calls that belong to nobody), tuples of two to four of these, and,
+/// with the feature `uuid`, `Uuid`. An integer is the same key whatever its type; `5` and `"5"` are different keys.
+///
+/// Cloning is cheap. Integers, addresses and text of up to 22 bytes allocate nothing.
+///
+/// ```
+/// use request_balancer::Key;
+///
+/// assert_eq!(Key::from(5_u8), Key::from(5_i64));
+/// assert_ne!(Key::from(5), Key::from("5"));
+/// assert_eq!(Key::from(("shop", 7)).to_string(), "(shop, 7)");
+/// ```
+#[derive(Clone)]
+pub struct Key(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Unit,
+    Negative(i64),
+    Natural(u64),
+    /// Text of at most [`INLINE`] bytes; longer text is always `Long`, so that equal text has one form.
+    Short {
+        len: u8,
+        bytes: [u8; INLINE],
+    },
+    Long(Arc<str>),
+    Ip(IpAddr),
+    #[cfg(feature = "uuid")]
+    Uuid([u8; 16]),
+    Composite(Arc<[Key]>),
+}
+
+const _: () = assert!(size_of::<Key>() == 24, "a key is three words");
+
+impl Key {
+    fn natural(value: u64) -> Self {
+        Self(Repr::Natural(value))
+    }
+
+    fn integer(value: i64) -> Self {
+        match u64::try_from(value) {
+            Ok(value) => Self::natural(value),
+            Err(_) => Self(Repr::Negative(value)),
+        }
+    }
+
+    fn short(text: &str) -> Option<Self> {
+        let mut bytes = [0; INLINE];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        let len = u8::try_from(text.len()).ok()?;
+        Some(Self(Repr::Short { len, bytes }))
+    }
+}
+
+impl Repr {
+    /// The order of the kinds among each other; both forms of text are one kind.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Unit => 0,
+            Self::Negative(_) => 1,
+            Self::Natural(_) => 2,
+            Self::Short { .. } | Self::Long(_) => 3,
+            Self::Ip(_) => 4,
+            #[cfg(feature = "uuid")]
+            Self::Uuid(_) => 5,
+            Self::Composite(_) => 6,
+        }
+    }
+
+    fn text(&self) -> Option<&[u8]> {
+        match self {
+            Self::Short { len, bytes } => bytes.get(..usize::from(*len)),
+            Self::Long(text) => Some(text.as_bytes()),
+            Self::Unit | Self::Negative(_) | Self::Natural(_) | Self::Ip(_) | Self::Composite(_) => None,
+            #[cfg(feature = "uuid")]
+            Self::Uuid(_) => None,
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            (Repr::Negative(a), Repr::Negative(b)) => a.cmp(b),
+            (Repr::Natural(a), Repr::Natural(b)) => a.cmp(b),
+            (Repr::Ip(a), Repr::Ip(b)) => a.cmp(b),
+            #[cfg(feature = "uuid")]
+            (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
+            (Repr::Composite(a), Repr::Composite(b)) => a.cmp(b),
+            (a, b) => a.rank().cmp(&b.rank()).then_with(|| a.text().cmp(&b.text())),
+        }
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.0 {
+            Repr::Unit => {}
+            Repr::Negative(value) => state.write_i64(*value),
+            Repr::Natural(value) => state.write_u64(*value),
+            Repr::Short { .. } | Repr::Long(_) => state.write(self.0.text().unwrap_or_default()),
+            Repr::Ip(address) => address.hash(state),
+            #[cfg(feature = "uuid")]
+            Repr::Uuid(bytes) => state.write(bytes),
+            Repr::Composite(parts) => parts.hash(state),
+        }
+        state.write_u8(self.0.rank());
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Unit => f.write_str("()"),
+            Repr::Negative(value) => write!(f, "{value}"),
+            Repr::Natural(value) => write!(f, "{value}"),
+            Repr::Short { .. } | Repr::Long(_) => {
+                f.pad(str::from_utf8(self.0.text().unwrap_or_default()).unwrap_or_default())
+            }
+            Repr::Ip(address) => write!(f, "{address}"),
+            #[cfg(feature = "uuid")]
+            Repr::Uuid(bytes) => write!(f, "{}", uuid::Uuid::from_bytes(*bytes)),
+            Repr::Composite(parts) => {
+                f.write_str("(")?;
+                for (position, part) in parts.iter().enumerate() {
+                    if position > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{part}")?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Short { .. } | Repr::Long(_) => {
+                write!(f, "{:?}", str::from_utf8(self.0.text().unwrap_or_default()).unwrap_or_default())
+            }
+            Repr::Composite(parts) => {
+                let mut tuple = f.debug_tuple("");
+                for part in parts.iter() {
+                    tuple.field(part);
+                }
+                tuple.finish()
+            }
+            Repr::Unit | Repr::Negative(_) | Repr::Natural(_) | Repr::Ip(_) => write!(f, "{self}"),
+            #[cfg(feature = "uuid")]
+            Repr::Uuid(_) => write!(f, "{self}"),
+        }
+    }
+}
+
+macro_rules! from_integer {
+    ($make:ident, $wide:ty: $($integer:ty),+) => {
+        $(impl From<$integer> for Key {
+            fn from(value: $integer) -> Self {
+                Self::$make(value as $wide)
+            }
+        })+
+    };
+}
+
+from_integer!(natural, u64: u8, u16, u32, u64, usize);
+from_integer!(integer, i64: i8, i16, i32, i64, isize);
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::short(text).unwrap_or_else(|| Self(Repr::Long(text.into())))
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::short(&text).unwrap_or_else(|| Self(Repr::Long(text.into())))
+    }
+}
+
+impl From<&String> for Key {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<Arc<str>> for Key {
+    fn from(text: Arc<str>) -> Self {
+        Self::short(&text).unwrap_or(Self(Repr::Long(text)))
+    }
+}
+
+impl From<Cow<'_, str>> for Key {
+    fn from(text: Cow<'_, str>) -> Self {
+        match text {
+            Cow::Borrowed(text) => text.into(),
+            Cow::Owned(text) => text.into(),
+        }
+    }
+}
+
+impl From<&Self> for Key {
+    fn from(key: &Self) -> Self {
+        key.clone()
+    }
+}
+
+impl From<()> for Key {
+    fn from((): ()) -> Self {
+        Self(Repr::Unit)
+    }
+}
+
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        Self(Repr::Ip(address))
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    fn from(address: Ipv4Addr) -> Self {
+        IpAddr::from(address).into()
+    }
+}
+
+impl From<Ipv6Addr> for Key {
+    fn from(address: Ipv6Addr) -> Self {
+        IpAddr::from(address).into()
+    }
+}
+
+#[cfg(feature = "uuid")]
+impl From<uuid::Uuid> for Key {
+    fn from(id: uuid::Uuid) -> Self {
+        Self(Repr::Uuid(id.into_bytes()))
+    }
+}
+
+macro_rules! from_tuple {
+    ($($part:ident),+) => {
+        impl<$($part: Into<Key>),+> From<($($part,)+)> for Key {
+            fn from(parts: ($($part,)+)) -> Self {
+                #[expect(non_snake_case, reason = "each part is named after its type parameter")]
+                let ($($part,)+) = parts;
+                Self(Repr::Composite(Arc::new([$($part.into()),+])))
+            }
+        }
+    };
+}
+
+from_tuple!(A, B);
+from_tuple!(A, B, C);
+from_tuple!(A, B, C, D);
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    fn hash(key: &Key) -> u64 {
+        std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().hash_one(key)
+    }
+
+    #[test]
+    fn equal_integers_of_any_type_are_one_key() {
+        let fives = [
+            Key::from(5_u8),
+            Key::from(5_u16),
+            Key::from(5_u32),
+            Key::from(5_u64),
+            Key::from(5_usize),
+            Key::from(5_i8),
+            Key::from(5_i16),
+            Key::from(5_i32),
+            Key::from(5_i64),
+            Key::from(5_isize),
+        ];
+        for five in &fives {
+            assert_eq!(five, &fives[0]);
+            assert_eq!(hash(five), hash(&fives[0]));
+        }
+        assert_ne!(Key::from(-1_i64), Key::from(u64::MAX));
+        assert_eq!(Key::from(i64::MIN).to_string(), "-9223372036854775808");
+    }
+
+    #[test]
+    fn text_of_any_type_and_length_is_one_key() {
+        for len in [0, 1, 21, 22, 23, 200] {
+            let text = "ж".repeat(len / 2) + if len % 2 == 1 { "a" } else { "" };
+            assert_eq!(text.len(), len);
+            let key = Key::from(text.as_str());
+            for same in [
+                Key::from(text.clone()),
+                Key::from(&text),
+                Key::from(Arc::<str>::from(text.as_str())),
+                Key::from(Cow::Borrowed(text.as_str())),
+                Key::from(Cow::<str>::Owned(text.clone())),
+                Key::from(&key),
+            ] {
+                assert_eq!(same, key);
+                assert_eq!(hash(&same), hash(&key));
+                assert_eq!(same.to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_differ_though_they_look_alike() {
+        let keys = [
+            Key::from(()),
+            Key::from(-5),
+            Key::from(5),
+            Key::from(""),
+            Key::from("5"),
+            Key::from("a longer text than fits inline"),
+            Key::from(Ipv4Addr::LOCALHOST),
+            Key::from(Ipv6Addr::LOCALHOST),
+            Key::from((1, 2)),
+            Key::from((1, 2, 3)),
+            Key::from(((1, 2), 3)),
+        ];
+        for (left, a) in keys.iter().enumerate() {
+            for (right, b) in keys.iter().enumerate() {
+                assert_eq!(a == b, left == right, "{a:?} and {b:?}");
+                assert_eq!(a.cmp(b), b.cmp(a).reverse());
+            }
+        }
+    }
+
+    #[test]
+    fn order_is_by_kind_and_then_by_value() {
+        let long = "b".repeat(30);
+        let mut keys =
+            vec![Key::from("c"), Key::from(long.as_str()), Key::from("a"), Key::from(7), Key::from(-7), Key::from(())];
+        keys.sort();
+        let shown: Vec<_> = keys.iter().map(Key::to_string).collect();
+        assert_eq!(shown, ["()", "-7", "7", "a", &long, "c"]);
+    }
+
+    #[test]
+    fn debug_tells_numbers_from_text() {
+        assert_eq!(format!("{:?}", Key::from(("5", 5, "x".repeat(23)))), format!("(\"5\", 5, {:?})", "x".repeat(23)));
+    }
+}

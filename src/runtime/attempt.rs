@@ -1,0 +1,92 @@
+//! One run of a request's closure.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::shared::Shared;
+use crate::engine::RuleId;
+use crate::error::Failure;
+use crate::key::Key;
+
+/// One run of a request's closure.
+///
+/// The closure gets it by value and may drop it at once: it ends nothing and holds nothing.
+pub struct Attempt {
+    pub(super) shared: Arc<Shared>,
+    pub(super) rule: RuleId,
+    pub(super) key: Key,
+    pub(super) number: u32,
+    pub(super) is_last: bool,
+    pub(super) waited: Duration,
+}
+
+impl Attempt {
+    /// Which attempt of its request this is, from 1.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The name of the request's rule.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.shared.rule(self.rule).name
+    }
+
+    /// The request's key.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// How long the request has stood in line so far, over all its attempts.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Whether a transient failure of this attempt would be final.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// The failure that puts the request back in line, with nothing of its scope starting before `after` is over.
+    ///
+    /// `None`: the server did not say how long; the policy's `bare_wait` is used, doubled each time, and the attempt
+    /// counts as failed. With a number the policy's `waits`, `ceiling` and `total_wait` apply instead. The scope is the
+    /// policy's (by default the key) unless [`Failure::hold`] names another.
+    ///
+    /// ```
+    /// # async fn example(balancer: request_balancer::Balancer) {
+    /// use std::time::Duration;
+    /// use request_balancer::{Error, Refused};
+    ///
+    /// // The server wants a day's rest, the policy allows five minutes.
+    /// let answer = balancer
+    ///     .run("individual", 42, async |attempt| {
+    ///         if attempt.number() == 1 {
+    ///             return Err(attempt.retry(Duration::from_secs(86_400)));
+    ///         }
+    ///         Ok::<_, request_balancer::Failure<std::io::Error>>(())
+    ///     })
+    ///     .await;
+    /// assert!(matches!(answer, Err(Error::GaveUp { reason: Refused::WaitTooLong { .. }, .. })));
+    /// # }
+    /// ```
+    pub fn retry<E>(&self, after: impl Into<Option<Duration>>) -> Failure<E> {
+        Failure::retry(after.into())
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("number", &self.number)
+            .field("rule", &self.rule())
+            .field("key", &self.key)
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,314 @@
+//! The handles.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::closing::Ended;
+use super::request::Request;
+use super::run::{Plain, Run, Told, Unclassified};
+use super::shared::Shared;
+use super::snapshot::{KeySnapshot, Snapshot};
+use crate::engine::{self, Instant, KeyId, RuleId, Scheduler, Turned};
+use crate::error::{Classify, NextStart, Outcome, Refused};
+use crate::key::Key;
+use crate::rules::Rules;
+
+/// Starts each request at the earliest moment that breaks no limit.
+///
+/// A handle: cloning it is cheap, and all clones share one state. Nothing of the balancer outlives its last handle. It
+/// may be made outside a tokio runtime and used on several; a request that has to wait needs a runtime with timers.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    shared: Arc<Shared>,
+}
+
+impl Balancer {
+    /// A balancer that goes by these rules.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self::builder(rules).build()
+    }
+
+    /// A balancer in the making, for what [`new`](Self::new) leaves at its default.
+    pub fn builder(rules: Rules) -> Builder {
+        Builder { rules, seed: None }
+    }
+
+    /// Runs `f` as a request of a rule and a key, in the caller's task, as soon as no limit is in its way.
+    ///
+    /// `f` is called once for each attempt. It may borrow; nothing is boxed or spawned. What it returns says what
+    /// follows: a value, a final error (`?`), or a [`Failure`](crate::Failure) after which the request is tried again.
+    /// The request takes its place in line when the future is first polled.
+    ///
+    /// The future resolves to [`Error`](crate::Error) if an attempt fails for good, if the balancer gives up, or if `f`
+    /// panics. [`Run`] says what dropping it does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let greeting = String::from("hello");
+    /// let length = balancer
+    ///     .run("send", 42, async |_| Ok::<_, request_balancer::Failure<std::io::Error>>(greeting.len()))
+    ///     .await?;
+    /// assert_eq!(length, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, Told<F, Fut, Unclassified>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Outcome<T, E>>,
+    {
+        self.request(rule, key).run(f)
+    }
+
+    /// The same as [`run`](Self::run) for an `f` that returns a plain result, whose error says itself what it means.
+    pub fn call<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, Plain<F, Fut, Unclassified>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Classify,
+    {
+        self.request(rule, key).call(f)
+    }
+
+    /// A request in the making, for what [`run`](Self::run) and [`call`](Self::call) leave at its default.
+    ///
+    /// An unknown rule shows as [`Refused::UnknownRule`] when the request enters.
+    pub fn request(&self, rule: &str, key: impl Into<Key>) -> Request<'_> {
+        Request::new(&self.shared, self.shared.find(rule), key.into())
+    }
+
+    /// A handle of one rule, so that a wrong name shows at start-up and no request looks a name up.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn rule(&self, name: &str) -> Result<RuleHandle, Refused> {
+        let rule = self.shared.find(name)?;
+        Ok(RuleHandle { shared: Arc::clone(&self.shared), rule })
+    }
+
+    /// Starts nothing of the target before `span` is over. What runs goes on.
+    ///
+    /// Holds on one target combine by maximum: a shorter one changes nothing. None is longer than `max_hold` (one hour).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn hold(&self, target: Target, span: Duration) -> Result<(), Refused> {
+        self.aim(&target, |machine, now, target| machine.hold(now, target, now.saturating_add(span.into())))
+    }
+
+    /// Ends the target's hold.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn release(&self, target: Target) -> Result<(), Refused> {
+        self.aim(&target, |machine, now, target| machine.release(now, target))
+    }
+
+    /// Starts nothing of a rule until it is [resumed](Self::resume). What runs goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn pause(&self, rule: &str) -> Result<(), Refused> {
+        self.rule(rule).map(|rule| rule.pause())
+    }
+
+    /// Ends a rule's pause.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn resume(&self, rule: &str) -> Result<(), Refused> {
+        self.rule(rule).map(|rule| rule.resume())
+    }
+
+    /// When a new request could start at the earliest.
+    ///
+    /// A lower bound, from limits, holds and the requests ahead in the same queue; other keys are not considered.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn next_start(&self, rule: &str, key: impl Into<Key>) -> Result<NextStart, Refused> {
+        self.rule(rule).map(|rule| rule.next_start(key))
+    }
+
+    /// The state of the balancer in numbers.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.with(|state, now| Snapshot::new(&self.shared.plan, now, state.machine.snapshot(now)))
+    }
+
+    /// One key in numbers; all zero if nothing is known of it.
+    #[must_use]
+    pub fn key(&self, key: impl Into<Key>) -> KeySnapshot {
+        let Some(record) = self.shared.record(&key.into()) else { return KeySnapshot::default() };
+        self.shared.with(|state, now| KeySnapshot::new(now, &state.machine.key_snapshot(now, record)))
+    }
+
+    /// Closes the balancer, for all its handles and for good: what stands in line and whatever comes is refused with
+    /// [`Refused::Closed`]; what runs may finish until `deadline` is over and is then cut off.
+    ///
+    /// Resolves as soon as nothing runs any more, with what became of everything. Called again, it counts from the
+    /// first call. Outside a tokio runtime it can't wait and cuts off at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the balancer stays closed; dropped before the deadline, it lets what runs go on.
+    pub async fn close(&self, deadline: Duration) -> Ended {
+        self.shared.close(deadline).await
+    }
+
+    fn aim(
+        &self,
+        target: &Target,
+        act: impl Fn(&mut Scheduler<Waker>, Instant, engine::Target) -> bool,
+    ) -> Result<(), Refused> {
+        let on_key = |key: &Key, aim: &dyn Fn(KeyId) -> engine::Target| {
+            self.shared.with_record(key, |state, now, record| {
+                if act(&mut state.machine, now, aim(record)) { Ok(()) } else { Err(Turned::StaleKey) }
+            })
+        };
+        let on_all = |aim| {
+            self.shared.with(|state, now| act(&mut state.machine, now, aim));
+        };
+        match &target.0 {
+            Aim::Overall => on_all(engine::Target::Overall),
+            Aim::Rule(name) => on_all(engine::Target::Rule(self.shared.find(name)?)),
+            Aim::Key(key) => on_key(key, &engine::Target::Key)?,
+            Aim::Queue(name, key) => {
+                let rule = self.shared.find(name)?;
+                on_key(key, &|record| engine::Target::Queue(rule, record))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A balancer in the making.
+#[must_use = "a builder does nothing before it builds"]
+#[derive(Clone, Debug)]
+pub struct Builder {
+    rules: Rules,
+    seed: Option<u64>,
+}
+
+impl Builder {
+    /// From what the jitter of backoffs is drawn. Default: a number that differs from balancer to balancer.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The balancer.
+    #[must_use]
+    pub fn build(self) -> Balancer {
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+        Balancer { shared: Arc::new(Shared::new(self.rules.plan(), seed)) }
+    }
+}
+
+/// A handle of one rule of a balancer: the same calls without a rule's name.
+#[derive(Clone, Debug)]
+pub struct RuleHandle {
+    shared: Arc<Shared>,
+    rule: RuleId,
+}
+
+impl RuleHandle {
+    /// The rule's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.rule(self.rule).name
+    }
+
+    /// As [`Balancer::run`].
+    pub fn run<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, Told<F, Fut, Unclassified>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Outcome<T, E>>,
+    {
+        self.request(key).run(f)
+    }
+
+    /// As [`Balancer::call`].
+    pub fn call<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, Plain<F, Fut, Unclassified>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: Classify,
+    {
+        self.request(key).call(f)
+    }
+
+    /// As [`Balancer::request`].
+    pub fn request(&self, key: impl Into<Key>) -> Request<'_> {
+        Request::new(&self.shared, Ok(self.rule), key.into())
+    }
+
+    /// Starts nothing of the rule until it is [resumed](Self::resume). What runs goes on.
+    pub fn pause(&self) {
+        self.shared.with(|state, _| state.machine.pause(self.rule));
+    }
+
+    /// Ends the rule's pause.
+    pub fn resume(&self) {
+        self.shared.with(|state, now| state.machine.resume(now, self.rule));
+    }
+
+    /// As [`Balancer::next_start`].
+    #[must_use]
+    pub fn next_start(&self, key: impl Into<Key>) -> NextStart {
+        let record = self.shared.record(&key.into());
+        self.shared.with(|state, now| NextStart::since(now, state.machine.next_start(now, self.rule, record)))
+    }
+}
+
+/// What [`Balancer::hold`] and [`Balancer::release`] aim at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(Aim);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Aim {
+    Overall,
+    Rule(String),
+    Key(Key),
+    Queue(String, Key),
+}
+
+impl Target {
+    /// Everything that is under the rules' `overall`.
+    #[must_use]
+    pub const fn overall() -> Self {
+        Self(Aim::Overall)
+    }
+
+    /// A rule, whatever the key.
+    #[must_use]
+    pub fn rule(name: impl Into<String>) -> Self {
+        Self(Aim::Rule(name.into()))
+    }
+
+    /// A key, whatever the rule.
+    #[must_use]
+    pub fn key(key: impl Into<Key>) -> Self {
+        Self(Aim::Key(key.into()))
+    }
+
+    /// The queue of a rule and a key.
+    #[must_use]
+    pub fn queue(rule: impl Into<String>, key: impl Into<Key>) -> Self {
+        Self(Aim::Queue(rule.into(), key.into()))
+    }
+}

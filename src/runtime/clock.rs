@@ -1,0 +1,97 @@
+//! tokio's time as the engine's.
+
+use std::time::Duration;
+
+use tokio::time::Instant as TokioInstant;
+
+use crate::engine::{Instant, Nanos};
+
+/// A step back of more than this is another clock, not an unsteady one.
+const OTHER_CLOCK: Nanos = Nanos::from_secs(1);
+
+/// Reads tokio's clock in the engine's unit. Never goes backwards, so it must be read in the order of its use: inside
+/// the lock that it stands behind.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    anchor: TokioInstant,
+    /// What the engine's time was at the anchor.
+    base: Instant,
+    latest: Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { anchor: TokioInstant::now(), base: Instant::ZERO, latest: Instant::ZERO }
+    }
+
+    /// The engine's time now.
+    ///
+    /// A small step back repeats the latest instant. After a large one, as when a balancer made under one runtime's
+    /// paused clock is used under another's, time goes on from the latest instant at the new clock's pace.
+    pub(crate) fn read(&mut self) -> Instant {
+        self.advance(TokioInstant::now())
+    }
+
+    fn advance(&mut self, wall: TokioInstant) -> Instant {
+        let behind = if wall >= self.anchor {
+            let now = self.base.saturating_add((wall - self.anchor).into());
+            if now >= self.latest {
+                self.latest = now;
+                return now;
+            }
+            self.latest.since(now)
+        } else {
+            self.latest.since(self.base).saturating_add((self.anchor - wall).into())
+        };
+        if behind > OTHER_CLOCK {
+            self.anchor = wall;
+            self.base = self.latest;
+        }
+        self.latest
+    }
+
+    /// How long it is from the latest reading to `instant`.
+    pub(crate) fn until(&self, instant: Instant) -> Duration {
+        instant.since(self.latest).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn started() -> (Clock, TokioInstant) {
+        let start = TokioInstant::now() + Duration::from_secs(3_600);
+        (Clock { anchor: start, base: Instant::ZERO, latest: Instant::ZERO }, start)
+    }
+
+    #[test]
+    fn goes_as_the_clock_goes() {
+        let (mut clock, start) = started();
+        assert_eq!(clock.advance(start), Instant::ZERO);
+        assert_eq!(clock.advance(start + 5 * MILLI), Instant::from_millis(5));
+        assert_eq!(clock.until(Instant::from_millis(7)), 2 * MILLI);
+        assert_eq!(clock.until(Instant::from_millis(4)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_small_step_back_repeats_the_latest_instant() {
+        let (mut clock, start) = started();
+        clock.advance(start + 10 * MILLI);
+        assert_eq!(clock.advance(start + 8 * MILLI), Instant::from_millis(10));
+        assert_eq!(clock.advance(start - MILLI), Instant::from_millis(10));
+        assert_eq!(clock.advance(start + 11 * MILLI), Instant::from_millis(11));
+    }
+
+    #[test]
+    fn another_clock_goes_on_from_the_latest_instant() {
+        let (mut clock, start) = started();
+        clock.advance(start + Duration::from_secs(100));
+        assert_eq!(clock.advance(start + Duration::from_secs(7)), Instant::from_millis(100_000));
+        assert_eq!(clock.advance(start + Duration::from_secs(8)), Instant::from_millis(101_000));
+        assert_eq!(clock.advance(start - Duration::from_secs(50)), Instant::from_millis(101_000));
+        assert_eq!(clock.advance(start - Duration::from_secs(50) + MILLI), Instant::from_millis(101_001));
+    }
+}

@@ -1,0 +1,186 @@
+//! A request in the making.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::permit::{Acquire, Permit};
+use super::place::{Place, Wishes};
+use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
+use super::shared::Shared;
+use super::ticket::{self, Ticket};
+use crate::engine::{Nanos, RuleId};
+use crate::error::{Outcome, Refused, Verdict};
+use crate::key::Key;
+use crate::rules::Retry;
+
+/// A request in the making: [`Balancer::request`](crate::Balancer::request) and
+/// [`RuleHandle::request`](crate::RuleHandle::request) begin one.
+///
+/// Ends with [`run`](Self::run), [`call`](Self::call), [`submit`](Self::submit), [`acquire`](Self::acquire) or
+/// [`try_acquire`](Self::try_acquire). Dropped before, it leaves nothing behind.
+#[must_use = "a request does nothing before it is run, called, submitted or acquired"]
+pub struct Request<'a, C = Unclassified> {
+    shared: &'a Arc<Shared>,
+    rule: Result<RuleId, Box<Refused>>,
+    key: Key,
+    wishes: Wishes,
+    classifier: C,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
+        let rule = rule.map_err(Box::new);
+        let max_wait = match rule {
+            Ok(rule) => shared.rule(rule).max_wait.unwrap_or(Nanos::MAX),
+            Err(_) => Nanos::MAX,
+        };
+        let wishes = Wishes { not_before: Nanos::ZERO, max_wait, policy: None, idempotent: false, fail_fast: false };
+        Self { shared, rule, key, wishes, classifier: Unclassified }
+    }
+
+    /// Says what the errors mean that [`call`](Self::call) gets, and those that `?` passes on in [`run`](Self::run) and
+    /// [`submit`](Self::submit).
+    pub fn classify<E, C: Fn(&E) -> Verdict>(self, classifier: C) -> Request<'a, By<C>> {
+        let Self { shared, rule, key, wishes, classifier: Unclassified } = self;
+        Request { shared, rule, key, wishes, classifier: By(classifier) }
+    }
+}
+
+impl<'a, C> Request<'a, C> {
+    /// The longest time in line, over all attempts; after it the request is refused with [`Refused::MaxWait`].
+    ///
+    /// Default: the rule's `max_wait`, or as long as it takes.
+    pub fn max_wait(mut self, span: Duration) -> Self {
+        self.wishes.max_wait = span.into();
+        self
+    }
+
+    /// Does not start before this span is over, counted from its entry into the line. Default: zero.
+    pub fn not_before(mut self, span: Duration) -> Self {
+        self.wishes.not_before = span.into();
+        self
+    }
+
+    /// What differs from the rule's retry policy.
+    ///
+    /// ```
+    /// # async fn example(balancer: request_balancer::Balancer) -> Result<(), request_balancer::Refused> {
+    /// use std::time::Duration;
+    /// use request_balancer::Retry;
+    ///
+    /// // Patient, but not with a server that wants more than a minute's rest.
+    /// let retry = Retry::patient().ceiling(Duration::from_secs(60));
+    /// let permit = balancer.request("group", 42).retry(retry).acquire().await?;
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retry(mut self, retry: Retry) -> Self {
+        if let Ok(rule) = self.rule {
+            let base = self.wishes.policy.as_deref().unwrap_or(&self.shared.rule(rule).retry);
+            self.wishes.policy = Some(Box::new(retry.over(base)));
+        }
+        self
+    }
+
+    /// One attempt, whatever comes of it. A wait that the server asks for still holds its scope for others.
+    pub fn no_retry(self) -> Self {
+        self.retry(Retry::none().waits(0))
+    }
+
+    /// Doing it twice does no harm: an [ambiguous](crate::Failure::ambiguous) failure may be tried again.
+    pub fn idempotent(mut self) -> Self {
+        self.wishes.idempotent = true;
+        self
+    }
+
+    /// Starts at once or not at all: where it would stand in line it is refused with [`Refused::NotNow`].
+    ///
+    /// Only its first start is meant; an attempt that fails may still be followed by another.
+    pub fn fail_fast(mut self) -> Self {
+        self.wishes.fail_fast = true;
+        self
+    }
+
+    /// Runs the request in place, as [`Balancer::run`](crate::Balancer::run) does.
+    pub fn run<F, Fut, T, E>(self, f: F) -> Run<'a, Told<F, Fut, C>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Outcome<T, E>>,
+        C: ClassifyUnsaid<E>,
+    {
+        let place = Place::new(self.shared, self.rule, self.key, self.wishes);
+        Run { steps: Steps::new(place, Told::new(f, self.classifier)) }
+    }
+
+    /// Runs the request in place, as [`Balancer::call`](crate::Balancer::call) does.
+    pub fn call<F, Fut, T, E>(self, f: F) -> Run<'a, Plain<F, Fut, C>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        C: ClassifyPlain<E>,
+    {
+        let place = Place::new(self.shared, self.rule, self.key, self.wishes);
+        Run { steps: Steps::new(place, Plain::new(f, self.classifier)) }
+    }
+
+    /// Takes its place in line now. A task is spawned on the current runtime when the request starts, and not before;
+    /// `f` is called inside it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the request can't enter: its rule is unknown, its queue is full, the balancer is closed, or no
+    /// tokio runtime is current.
+    ///
+    /// # Cancel safety
+    ///
+    /// The [`Ticket`] says what dropping it does.
+    pub fn submit<F, Fut, T, E>(self, f: F) -> Result<Ticket<T, E>, Refused>
+    where
+        F: FnMut(Attempt) -> Fut + Send + 'static,
+        Fut: Future<Output = Outcome<T, E>> + Send + 'static,
+        C: ClassifyUnsaid<E> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
+        ticket::submit(Steps::new(place, Told::new(f, self.classifier)))
+    }
+
+    /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.
+    ///
+    /// The future resolves to [`Refused`] if the request is not started. Classifiers have no part in it.
+    pub fn acquire(self) -> Acquire {
+        let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
+        Acquire::new(place.into_permit())
+    }
+
+    /// Starts now or not at all, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NotNow`] with the earliest start if it would have to wait; others if it can't enter.
+    pub fn try_acquire(self) -> Result<Permit, Refused> {
+        let acquire = self.fail_fast().acquire();
+        // It never waits, so it needs nobody to wake.
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(acquire).poll(&mut context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => Err(Refused::NoRuntime),
+        }
+    }
+}
+
+impl<C> fmt::Debug for Request<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("rule", &self.rule)
+            .field("key", &self.key)
+            .field("wishes", &self.wishes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,391 @@
+//! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+use tokio::time::Instant as TokioInstant;
+
+use super::clock::Clock;
+use super::closing::Tally;
+use super::driver::{self, Drivers, Next};
+use super::keys::Keys;
+use crate::engine::{
+    self, Anchor, Evicted, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
+};
+use crate::error::{NextStart, Refused};
+use crate::key::Key;
+use crate::rules::wording::nearest;
+
+/// How many wake-ups are carried out of the lock at a time.
+const BATCH: usize = 32;
+
+/// Everything behind the handles.
+///
+/// User code (wakers, drops of futures, hashing of keys) never runs under the machine's lock.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) keys: Keys,
+    /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
+    pub(crate) aborting: AtomicBool,
+    /// Somebody who waits for the last attempt to end may look again.
+    pub(crate) idle: Notify,
+    /// The rules by name.
+    names: Box<[(Arc<str>, RuleId)]>,
+    /// Whether an attempt can take a slot that a request it waits for needs.
+    nests: bool,
+}
+
+/// What is behind the lock.
+pub(crate) struct State {
+    pub(crate) machine: Scheduler<Waker>,
+    pub(crate) drivers: Drivers,
+    /// Attempts that run.
+    pub(crate) in_flight: usize,
+    /// Those of them that no future stands behind.
+    pub(crate) permits: usize,
+    /// What became of the requests since the balancer was closed.
+    pub(crate) tally: Option<Tally>,
+    clock: Clock,
+    seed: u64,
+    became_idle: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(plan: Arc<Plan>, seed: u64) -> Self {
+        let mut names: Box<[_]> =
+            (0..).map(RuleId).zip(&plan.rules).map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
+        names.sort();
+        let anchored = |specs: &[LimitSpec]| {
+            specs.iter().any(|LimitSpec { kind: LimitKind::Window { anchor, .. }, .. }| *anchor == Anchor::End)
+        };
+        let nests = anchored(&plan.key_limits)
+            || anchored(&plan.shared_limits)
+            || plan.rules.iter().any(|rule| anchored(&rule.own));
+        Self {
+            state: Mutex::new(State {
+                machine: Scheduler::new(Arc::clone(&plan)),
+                drivers: Drivers::default(),
+                in_flight: 0,
+                permits: 0,
+                tally: None,
+                clock: Clock::new(),
+                seed,
+                became_idle: false,
+            }),
+            plan,
+            keys: Keys::default(),
+            aborting: AtomicBool::new(false),
+            idle: Notify::new(),
+            names,
+            nests,
+        }
+    }
+
+    /// The rule of this name.
+    pub(crate) fn find(&self, name: &str) -> Result<RuleId, Refused> {
+        match self.names.binary_search_by(|(known, _)| (**known).cmp(name)) {
+            Ok(position) => Ok(self.names[position].1),
+            Err(_) => Err(self.unknown(name)),
+        }
+    }
+
+    pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {
+        &self.plan.rules[usize::from(rule.0)]
+    }
+
+    /// Calls the machine at the present instant and sees to what follows.
+    pub(crate) fn with<R>(&self, call: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let now = state.clock.read();
+        let result = call(&mut state, now);
+        if state.has_news(now) && !self.is_carrying() {
+            // One turn is the caller's share; what is left is a driver's.
+            if state.next_wake() <= now {
+                state.machine.dispatch(now);
+            }
+            self.carry_out(state, now);
+        }
+        result
+    }
+
+    /// Calls the machine with a key's record, made anew if the engine does not know it any more.
+    pub(crate) fn with_record<R>(
+        &self,
+        key: &Key,
+        mut call: impl FnMut(&mut State, Instant, KeyId) -> Result<R, Turned>,
+    ) -> Result<R, Turned> {
+        let hash = self.keys.hash(key);
+        if let Some(id) = self.keys.get(hash, key) {
+            match self.with(|state, now| call(state, now, id)) {
+                Err(Turned::StaleKey) => {}
+                done => return done,
+            }
+        }
+        let result = self.keys.renew(hash, key, |known| {
+            let mut state = self.lock();
+            let now = state.clock.read();
+            if let Some(id) = known {
+                match call(&mut state, now, id) {
+                    Err(Turned::StaleKey) => {}
+                    done => return (id, done),
+                }
+            }
+            let id = state.machine.add_key(now, hash);
+            (id, call(&mut state, now, id))
+        });
+        // Only now, as it may remove other keys: the shard had to be let go first.
+        self.with(|_, _| ());
+        result
+    }
+
+    /// The key's record if it has one.
+    pub(crate) fn record(&self, key: &Key) -> Option<KeyId> {
+        self.keys.get(self.keys.hash(key), key)
+    }
+
+    /// Whether somebody on this runtime can wait, now that a driver was started there if there was none.
+    pub(crate) fn start_driver(self: &Arc<Self>, runtime: &Handle) -> bool {
+        let id = runtime.id();
+        let wake = self.lock().drivers.add(id);
+        if let Some(wake) = wake {
+            driver::start(self, runtime, wake);
+        }
+        self.lock().drivers.serve(id)
+    }
+
+    /// A driver's turn.
+    pub(crate) fn turn(&self, runtime: Id) -> Next {
+        let mut state = self.lock();
+        let now = state.clock.read();
+        if state.next_wake() <= now {
+            state.machine.dispatch(now);
+        }
+        let instant = state.next_wake();
+        state.drivers.arm(runtime, instant);
+        let next = match instant {
+            Instant::NEVER => Next::Idle,
+            _ if instant <= now => Next::Now,
+            _ => Next::At(TokioInstant::now() + state.clock.until(instant).min(driver::LONGEST_SLEEP)),
+        };
+        self.carry_out(state, now);
+        next
+    }
+
+    /// A driver is gone: whoever waited for it must start another.
+    pub(crate) fn driver_ended(&self, runtime: Id, useless: bool) {
+        self.with(|state, _| {
+            if useless {
+                state.drivers.give_up(runtime);
+            } else {
+                state.drivers.remove(runtime);
+            }
+            state.machine.wake_waiting();
+        });
+    }
+
+    /// The attempts of this balancer that are being polled on this thread, outermost first.
+    pub(crate) fn ancestors(&self) -> Vec<RequestId> {
+        if !self.nests {
+            return Vec::new();
+        }
+        let me = self.address();
+        let collect = |polled: &RefCell<Vec<(usize, RequestId)>>| {
+            polled.borrow().iter().filter(|(owner, _)| *owner == me).map(|(_, id)| *id).collect()
+        };
+        POLLED.try_with(collect).unwrap_or_default()
+    }
+
+    /// Remembers an attempt while `poll` polls it.
+    pub(crate) fn polling<R>(&self, id: RequestId, poll: impl FnOnce() -> R) -> R {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                let _ = POLLED.try_with(|polled| polled.borrow_mut().pop());
+            }
+        }
+        if !self.nests {
+            return poll();
+        }
+        let entered = POLLED.try_with(|polled| polled.borrow_mut().push((self.address(), id)));
+        let _leave = entered.is_ok().then_some(Leave);
+        poll()
+    }
+
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.aborting.load(Ordering::Acquire)
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The machine stays usable after a panic: it is never left half changed by anything but a bug of its own.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out what the machine asks for, a batch at a time and outside the lock.
+    #[cold]
+    fn carry_out<'a>(&'a self, mut state: MutexGuard<'a, State>, now: Instant) {
+        // A waker may call the machine. What follows from that is left to the loop below, or wakers that wake wakers
+        // would pile up on the stack.
+        let outer = CARRYING.try_with(|carrying| carrying.replace(self.address())).unwrap_or_default();
+        loop {
+            let mut errands = Errands::default();
+            errands.collect(&mut state, now);
+            drop(state);
+            if !errands.run(self) {
+                break;
+            }
+            state = self.lock();
+        }
+        let _ = CARRYING.try_with(|carrying| carrying.set(outer));
+    }
+
+    /// Whether this thread carries out this machine's errands already, further up the stack.
+    #[cold]
+    fn is_carrying(&self) -> bool {
+        CARRYING.try_with(|carrying| carrying.get() == self.address()).unwrap_or_default()
+    }
+
+    #[cold]
+    fn unknown(&self, name: &str) -> Refused {
+        let nearest = nearest(name, self.names.iter().map(|(known, _)| &**known)).map(str::to_owned);
+        Refused::UnknownRule { name: name.to_owned(), nearest }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.lock().drivers.wake_all();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("rules", &self.names.len()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// A seed for the next random draw: every one is another, and all follow from the balancer's.
+    pub(crate) const fn draw(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.seed
+    }
+
+    /// An attempt began.
+    pub(crate) fn began(&mut self, is_permit: bool) {
+        self.in_flight += 1;
+        self.permits += usize::from(is_permit);
+    }
+
+    /// An attempt ended.
+    pub(crate) fn ended(&mut self, is_permit: bool) {
+        self.in_flight -= 1;
+        self.permits -= usize::from(is_permit);
+        self.became_idle |= self.tally.is_some();
+    }
+
+    /// Counts what became of a request, once the balancer is closed.
+    pub(crate) fn count(&mut self, how: impl FnOnce(&mut Tally)) {
+        if let Some(tally) = &mut self.tally {
+            how(tally);
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        self.machine.next_wake().unwrap_or(Instant::NEVER)
+    }
+
+    fn has_news(&mut self, now: Instant) -> bool {
+        let next = self.next_wake();
+        next <= now
+            || self.became_idle
+            || self.drivers.late_for(next)
+            || !self.machine.take_wakes().is_empty()
+            || !self.machine.take_evicted().is_empty()
+    }
+}
+
+/// What is to be done after the lock was let go.
+#[derive(Default)]
+struct Errands {
+    wakes: [Option<Waker>; BATCH],
+    evicted: [Option<Evicted>; BATCH],
+    driver: Option<Arc<Notify>>,
+    became_idle: bool,
+    more: bool,
+}
+
+impl Errands {
+    fn collect(&mut self, state: &mut State, now: Instant) {
+        let wakes = state.machine.take_wakes();
+        let count = wakes.len().min(BATCH);
+        for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..count)) {
+            *place = Some(wake);
+        }
+        self.more |= !wakes.is_empty();
+        let evicted = state.machine.take_evicted();
+        let count = evicted.len().min(BATCH);
+        for (place, gone) in self.evicted.iter_mut().zip(evicted.drain(..count)) {
+            *place = Some(gone);
+        }
+        self.more |= !evicted.is_empty();
+        self.became_idle = std::mem::take(&mut state.became_idle);
+        let next = state.next_wake();
+        self.driver = state.drivers.hasten(next);
+        self.more |= self.driver.is_some();
+        if next <= now && !state.drivers.any() {
+            state.machine.dispatch(now);
+            self.more = true;
+        }
+    }
+
+    /// Returns whether there is more to collect.
+    fn run(self, shared: &Shared) -> bool {
+        for gone in self.evicted.into_iter().flatten() {
+            shared.keys.forget(gone);
+        }
+        if let Some(driver) = self.driver {
+            driver.notify_one();
+        }
+        if self.became_idle {
+            shared.idle.notify_waiters();
+        }
+        let mut more = self.more;
+        for wake in self.wakes.into_iter().flatten() {
+            wake.wake();
+            more = true;
+        }
+        more
+    }
+}
+
+thread_local! {
+    /// The attempts being polled on this thread and whose they are, outermost first.
+    static POLLED: RefCell<Vec<(usize, RequestId)>> = const { RefCell::new(Vec::new()) };
+
+    /// The machine whose errands this thread carries out.
+    static CARRYING: Cell<usize> = const { Cell::new(0) };
+}
+
+impl NextStart {
+    /// The engine's answer, counted from `now`.
+    pub(crate) fn since(now: Instant, next: engine::NextStart) -> Self {
+        match next {
+            engine::NextStart::Now => Self::Now,
+            engine::NextStart::At(instant) => match instant.since(now) {
+                span if span.is_zero() => Self::Now,
+                span => Self::After(span.into()),
+            },
+            engine::NextStart::WhenOneEnds => Self::WhenOneEnds,
+            engine::NextStart::Never => Self::Never,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A request that takes its place in line now and is run by a task of its own once it starts.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::run::{Steps, Work};
+use super::shared::Shared;
+use crate::error::{Error, Refused};
+
+/// A submitted request: the future of its answer.
+///
+/// # Cancel safety
+///
+/// Dropping it withdraws the request while it stands in line and aborts its task while it runs;
+/// [`detach`](Self::detach) lets it go on without anybody waiting for its answer.
+#[must_use = "dropping a ticket withdraws its request; `detach` lets it go on"]
+pub struct Ticket<T, E> {
+    answer: oneshot::Receiver<Result<T, Error<E>>>,
+    submitted: Option<Arc<dyn Cancel>>,
+}
+
+/// Enters the line with a request that is to run in a task on the current runtime.
+pub(super) fn submit<W>(mut steps: Steps<Arc<Shared>, W>) -> Result<Ticket<W::Value, W::Error>, Refused>
+where
+    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
+{
+    let runtime = Handle::try_current().map_err(|_| Refused::NoRuntime)?;
+    if !steps.place().shared().start_driver(&runtime) {
+        return Err(Refused::NoRuntime);
+    }
+    let (sender, answer) = oneshot::channel();
+    let submitted = Arc::new(Submitted { runtime, stage: Mutex::new(Stage::Visited { woken: false }) });
+    steps.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
+    submitted.settle(steps, sender);
+    Ok(Ticket { answer, submitted: Some(submitted) })
+}
+
+impl<T, E> Ticket<T, E> {
+    /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.
+    pub fn detach(mut self) {
+        self.submitted = None;
+    }
+}
+
+impl<T, E> Future for Ticket<T, E> {
+    type Output = Result<T, Error<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = match Pin::new(&mut self.answer).poll(context) {
+            Poll::Pending if self.submitted.as_ref().is_some_and(|submitted| Arc::clone(submitted).check()) => {
+                Pin::new(&mut self.answer).poll(context)
+            }
+            answer => answer,
+        };
+        let answer = ready!(answer);
+        self.submitted = None;
+        Poll::Ready(answer.unwrap_or(Err(Error::GaveUp { reason: Refused::Aborted, attempts: 0, last: None })))
+    }
+}
+
+impl<T, E> Drop for Ticket<T, E> {
+    fn drop(&mut self) {
+        if let Some(submitted) = self.submitted.take() {
+            submitted.cancel();
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for Ticket<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("detached", &self.submitted.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// What a ticket knows of its request, whatever the closure.
+trait Cancel: Send + Sync {
+    /// Withdraws it or aborts its task.
+    fn cancel(&self);
+
+    /// Takes a look at it on behalf of the attempt that is being polled on this thread and waits for its answer.
+    /// Returns whether there was an attempt.
+    fn check(self: Arc<Self>) -> bool;
+}
+
+/// A request between its submission and the start of its task: its own waker while it stands in line.
+struct Submitted<W: Work> {
+    runtime: Handle,
+    /// Never locked while the machine is called: that may wake this very request.
+    stage: Mutex<Stage<W>>,
+}
+
+enum Stage<W: Work> {
+    InLine(Box<InLine<W>>),
+    /// Somebody has taken it out to look after it.
+    Visited {
+        woken: bool,
+    },
+    Running(AbortHandle),
+    Over,
+}
+
+type Sender<W> = oneshot::Sender<Result<<W as Work>::Value, Error<<W as Work>::Error>>>;
+
+struct InLine<W: Work> {
+    steps: Steps<Arc<Shared>, W>,
+    sender: Sender<W>,
+}
+
+impl<W> Submitted<W>
+where
+    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
+{
+    /// Puts it back where it was taken from, unless its ticket was dropped meanwhile; looks after it if it was woken
+    /// meanwhile.
+    fn settle(self: &Arc<Self>, steps: Steps<Arc<Shared>, W>, sender: Sender<W>) {
+        let in_line = Box::new(InLine { steps, sender });
+        let woken = {
+            let mut stage = self.lock();
+            match *stage {
+                Stage::Visited { woken } => {
+                    *stage = Stage::InLine(in_line);
+                    woken
+                }
+                Stage::InLine(_) | Stage::Running(_) | Stage::Over => return,
+            }
+        };
+        if woken {
+            self.visit(false);
+        }
+    }
+
+    /// Looks how it stands: spawns its task if it was granted, answers if it was refused.
+    ///
+    /// `nested`: on behalf of the attempts that are being polled on this thread.
+    fn visit(self: &Arc<Self>, nested: bool) {
+        let in_line = {
+            let mut stage = self.lock();
+            match &mut *stage {
+                Stage::InLine(_) => std::mem::replace(&mut *stage, Stage::Visited { woken: false }),
+                Stage::Visited { woken } => {
+                    *woken = true;
+                    return;
+                }
+                Stage::Running(_) | Stage::Over => return,
+            }
+        };
+        let Stage::InLine(in_line) = in_line else { return };
+        let InLine { mut steps, sender } = *in_line;
+        let place = steps.place_mut();
+        let checked = if nested { place.check_nesting() } else { Ok(()) };
+        let looked = checked.and_then(|()| place.look(self.runtime.id(), || Waker::from(Arc::clone(self))));
+        match looked {
+            Ok(false) => self.settle(steps, sender),
+            Ok(true) => self.spawn(steps, sender),
+            Err(reason) => {
+                self.leave(Stage::Over);
+                // Nobody waits for the answer of a detached request.
+                let _ = sender.send(Err(Error::GaveUp { reason, attempts: 0, last: None }));
+            }
+        }
+    }
+
+    fn spawn(&self, steps: Steps<Arc<Shared>, W>, sender: Sender<W>) {
+        if matches!(*self.lock(), Stage::Over) {
+            return;
+        }
+        let task = self.runtime.spawn(async move {
+            let answer = steps.await;
+            let _ = sender.send(answer);
+        });
+        let handle = task.abort_handle();
+        let mut stage = self.lock();
+        if matches!(*stage, Stage::Over) {
+            drop(stage);
+            handle.abort();
+        } else {
+            *stage = Stage::Running(handle);
+        }
+    }
+
+    fn leave(&self, next: Stage<W>) -> Stage<W> {
+        std::mem::replace(&mut *self.lock(), next)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage<W>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W> Wake for Submitted<W>
+where
+    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.visit(false);
+    }
+}
+
+impl<W> Cancel for Submitted<W>
+where
+    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
+{
+    fn cancel(&self) {
+        match self.leave(Stage::Over) {
+            // Leaving the line is what its drop does.
+            Stage::InLine(in_line) => drop(in_line),
+            Stage::Running(task) => task.abort(),
+            Stage::Visited { .. } | Stage::Over => {}
+        }
+    }
+
+    fn check(self: Arc<Self>) -> bool {
+        let nested = match &*self.lock() {
+            Stage::InLine(in_line) => !in_line.steps.place().shared().ancestors().is_empty(),
+            Stage::Visited { .. } | Stage::Running(_) | Stage::Over => false,
+        };
+        if nested {
+            self.visit(true);
+        }
+        nested
+    }
+}
