@@ -67,3 +67,62 @@ impl Bot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::server::{Server, Weather};
+
+    async fn send(weather: Weather, token: &str, text: &str) -> Result<i64, ApiError> {
+        let server = Server::start("1:a", weather).await.unwrap();
+        let sent = Bot::new(&server.url(), token).unwrap().send(7, text).await;
+        server.stop().await;
+        sent
+    }
+
+    fn luck(unprovoked: f64) -> Weather {
+        Weather { unprovoked, ..Weather::usual(1) }
+    }
+
+    #[tokio::test]
+    async fn real_clock_every_answer_of_the_server_is_understood() {
+        assert_eq!(send(luck(0.0), "1:a", "hello").await.unwrap(), 1);
+        let refused = send(luck(1.0), "1:a", "hello").await.unwrap_err();
+        assert!(matches!(refused, ApiError::TooManyRequests { retry_after } if retry_after == Duration::from_secs(1)));
+        let refused = send(luck(0.0), "1:b", "hello").await.unwrap_err();
+        assert_eq!(refused.to_string(), "the server refused the message: Unauthorized (401)");
+        let refused = send(luck(0.0), "1:a", "").await.unwrap_err();
+        assert_eq!(refused.to_string(), "the server refused the message: Bad Request: message text is empty (400)");
+    }
+
+    #[tokio::test]
+    async fn a_failed_connection_is_an_error() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let failed = Bot::new(&url, "1:a").unwrap().send(7, "hello").await;
+        assert!(matches!(failed, Err(ApiError::Http(error)) if error.is_connect()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_json_is_an_error() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let proxy = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            stream.write_all(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops").await.unwrap();
+            stream
+        };
+        let bot = Bot::new(&url, "1:a").unwrap();
+        let (_open, failed) = tokio::join!(proxy, bot.send(7, "hello"));
+        assert!(matches!(failed, Err(ApiError::Http(error)) if error.is_decode()));
+    }
+}

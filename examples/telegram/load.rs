@@ -49,6 +49,8 @@ pub(crate) struct Size {
     quiet_groups: i64,
     /// Groups that get `burst` messages in the same moment.
     busy_groups: i64,
+    /// Less than the twenty of a minute, as an attempt refused for no reason takes its place too; the twenty-first would
+    /// be due a minute later.
     burst: usize,
     /// Over this time people press buttons and groups get messages.
     span: Duration,
@@ -63,7 +65,7 @@ impl Size {
         people: 5000,
         quiet_groups: 12,
         busy_groups: 4,
-        burst: 20,
+        burst: 16,
         span: Duration::from_secs(24),
         presses_per_second: 4.0,
     };

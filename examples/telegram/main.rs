@@ -8,6 +8,7 @@
 //!
 //! `balanced.rs` holds all that the crate asks of a bot; `home_made.rs` is what it replaces.
 
+mod balanced;
 mod bot;
 mod delivery;
 mod flood;
@@ -55,8 +56,8 @@ struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Another load and other luck on the network; the same number gives the same again
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Which load to send: the same number, the same load
+    #[arg(long, value_name = "N", default_value_t = 8)]
     seed: u64,
 }
 
@@ -75,14 +76,17 @@ async fn main() -> ExitCode {
 
 async fn run(args: &Args) -> anyhow::Result<Report> {
     let messages = load::messages(args.seed, if args.quick { Size::QUICK } else { Size::FULL });
-    anyhow::ensure!(args.without, "only --without is there so far");
-    let sender = Sender::HomeMade;
+    let sender = if args.without { Sender::HomeMade } else { Sender::Balancer };
     let server = Server::start(TOKEN, Weather::usual(args.seed)).await?;
     let bot = Bot::new(&server.url(), TOKEN)?;
+    let balancer = balanced::balancer()?;
     let progress = progress(messages.len(), args.json);
 
     let epoch = Instant::now();
-    let mut answers = home_made::deliver(&bot, &messages, epoch).boxed_local();
+    let mut answers = match sender {
+        Sender::Balancer => balanced::deliver(&balancer, &bot, &messages, epoch).boxed_local(),
+        Sender::HomeMade => home_made::deliver(&bot, &messages, epoch).boxed_local(),
+    };
     let (mut delivered, mut failures) = (Vec::new(), Vec::new());
     let cut = loop {
         match timeout_at(epoch + LONGEST_RUN, answers.next()).await {

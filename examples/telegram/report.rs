@@ -124,7 +124,9 @@ impl Report {
     fn recovered(&self) -> String {
         match self.tally.unprovoked {
             0 => "0".to_owned(),
-            n if self.delivered.len() == self.messages.len() => format!("{n}, all recovered"),
+            n if self.delivered.len() == self.messages.len() => {
+                format!("{n}, all recovered; each costs its message a second")
+            }
             n => format!("{n}"),
         }
     }
