@@ -78,27 +78,27 @@ mod tests {
     };
 
     use super::*;
-    use crate::server::{Server, Weather};
+    use crate::{api::Conditions, server::Server};
 
-    async fn send(weather: Weather, token: &str, text: &str) -> Result<i64, ApiError> {
-        let server = Server::start("1:a", weather).await.unwrap();
+    async fn send(conditions: Conditions, token: &str, text: &str) -> Result<i64, ApiError> {
+        let server = Server::start("1:a", conditions).await.unwrap();
         let sent = Bot::new(&server.url(), token).unwrap().send(7, text).await;
         server.stop().await;
         sent
     }
 
-    fn luck(unprovoked: f64) -> Weather {
-        Weather { unprovoked, ..Weather::usual(1) }
+    fn refusing(unprovoked: f64) -> Conditions {
+        Conditions { unprovoked, ..Conditions::usual(1) }
     }
 
     #[tokio::test]
     async fn real_clock_every_answer_of_the_server_is_understood() {
-        assert_eq!(send(luck(0.0), "1:a", "hello").await.unwrap(), 1);
-        let refused = send(luck(1.0), "1:a", "hello").await.unwrap_err();
+        assert_eq!(send(refusing(0.0), "1:a", "hello").await.unwrap(), 1);
+        let refused = send(refusing(1.0), "1:a", "hello").await.unwrap_err();
         assert!(matches!(refused, ApiError::TooManyRequests { retry_after } if retry_after == Duration::from_secs(1)));
-        let refused = send(luck(0.0), "1:b", "hello").await.unwrap_err();
+        let refused = send(refusing(0.0), "1:b", "hello").await.unwrap_err();
         assert_eq!(refused.to_string(), "the server refused the message: Unauthorized (401)");
-        let refused = send(luck(0.0), "1:a", "").await.unwrap_err();
+        let refused = send(refusing(0.0), "1:a", "").await.unwrap_err();
         assert_eq!(refused.to_string(), "the server refused the message: Bad Request: message text is empty (400)");
     }
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
+    api::ANSWER_TIME,
     flood::{OVERALL, Quota, quotas_of},
-    server::ANSWER_TIME,
 };
 
 /// The margin of the rules file: by this much its windows are longer than the server's.
@@ -83,7 +83,7 @@ impl Size {
 
 /// All messages in the order in which they become due.
 pub(crate) fn messages(seed: u64, size: Size) -> Vec<Message> {
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut messages = Vec::new();
     let mut add = |at, rule, chat, text| messages.push(Message { at, rule, chat, text });
 
@@ -91,24 +91,24 @@ pub(crate) fn messages(seed: u64, size: Size) -> Vec<Message> {
         add(Duration::ZERO, Rule::Broadcast, chat, "Our autumn sale has begun".to_owned());
     }
     for group in 1..=size.quiet_groups {
-        for n in 1..=dice.usize(1..=3) {
-            add(size.span.mul_f64(dice.f64()), Rule::Group, -group, format!("Order {n} is on its way"));
+        for n in 1..=rng.usize(1..=3) {
+            add(size.span.mul_f64(rng.f64()), Rule::Group, -group, format!("Order {n} is on its way"));
         }
     }
     for group in size.quiet_groups + 1..=size.quiet_groups + size.busy_groups {
         // Early enough for the burst, one message a second, to end with the rest.
-        let at = size.span.mul_f64(dice.f64() / 10.0);
+        let at = size.span.mul_f64(rng.f64() / 10.0);
         for n in 1..=size.burst {
             add(at, Rule::Group, -group, format!("Photo {n} of {}", size.burst));
         }
     }
     let mut at = Duration::ZERO;
     loop {
-        at += Duration::from_secs_f64(-(1.0 - dice.f64()).ln() / size.presses_per_second);
+        at += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / size.presses_per_second);
         if at >= size.span {
             break;
         }
-        add(at, Rule::Individual, dice.i64(1..=size.people), "You pressed the button".to_owned());
+        add(at, Rule::Individual, rng.i64(1..=size.people), "You pressed the button".to_owned());
     }
     messages.sort_by_key(|message| message.at);
     messages

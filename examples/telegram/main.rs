@@ -8,6 +8,7 @@
 //!
 //! `balanced.rs` holds all that the crate asks of a bot; `home_made.rs` is what it replaces.
 
+mod api;
 mod balanced;
 mod bot;
 mod delivery;
@@ -29,10 +30,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
+    api::Conditions,
     bot::Bot,
     load::Size,
     report::{Report, Sender},
-    server::{Server, Weather},
+    server::Server,
 };
 
 const TOKEN: &str = "123456:example";
@@ -77,7 +79,7 @@ async fn main() -> ExitCode {
 async fn run(args: &Args) -> anyhow::Result<Report> {
     let messages = load::messages(args.seed, if args.quick { Size::QUICK } else { Size::FULL });
     let sender = if args.without { Sender::HomeMade } else { Sender::Balancer };
-    let server = Server::start(TOKEN, Weather::usual(args.seed)).await?;
+    let server = Server::start(TOKEN, Conditions::usual(args.seed)).await?;
     let bot = Bot::new(&server.url(), TOKEN)?;
     let balancer = balanced::balancer()?;
     let progress = progress(messages.len(), args.json);

@@ -9,9 +9,9 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    api::Tally,
     delivery::Delivered,
     load::{MARGIN, Message, Rule},
-    server::Tally,
 };
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
