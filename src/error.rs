@@ -89,13 +89,11 @@ impl<E> Failure<E> {
     }
 
     /// The server asked to come again later. `None`: it did not say when.
-    #[cfg(feature = "tokio")]
     pub(crate) const fn retry(after: Option<Duration>) -> Self {
         Self { cause: Cause::Retry { after, last: None }, hold: None }
     }
 
     /// The failure that a verdict about `error` stands for.
-    #[cfg(feature = "tokio")]
     pub(crate) fn judged(error: E, verdict: Verdict) -> Self {
         match verdict {
             Verdict::Permanent => Self::permanent(error),

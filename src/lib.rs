@@ -1,6 +1,7 @@
 //! Starts each call to a rate-limited API at the earliest moment that breaks no limit.
 
 pub mod engine;
+#[cfg(feature = "tokio")]
 mod error;
 mod key;
 mod rules;
@@ -8,6 +9,7 @@ mod rules;
 mod runtime;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
+#[cfg(feature = "tokio")]
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{

@@ -1,6 +1,58 @@
-//! Rules files as text: what loads, what it means, and that it can be written back.
+//! Rules and quotas as text: what loads, what it means, that it can be written back, and that no text does harm.
 
-use request_balancer::Rules;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use request_balancer::engine::{Overflow, Scope, WaitOrder};
+use request_balancer::{CountFrom, FindingCode, Lane, NamedLimit, Quota, Retry, Rule, Rules, RulesBuilder};
+
+const TELEGRAM: &str = include_str!("../examples/rules/telegram.toml");
+
+/// Every field in every spelling.
+const EVERYTHING: &str = r#"
+overall = { limit = ["30/1s", { count = 1000, per = "1h", margin = "0s", count_from = "start" }], concurrency = 8 }
+per_key = { count = 1, per = "1s", kind = "window" }
+key_concurrency = 2
+margin = "50ms"
+count_from = "response"
+retry = "patient"
+
+[rules]
+"a b" = "20/60s"
+list = ["20/60s", "1/1s"]
+nothing = {}
+
+[rules.all]
+per_key = { limit = "10/60s", concurrency = 1 }
+overall = "20/1s"
+concurrency = 3
+priority = 2
+weight = 2
+under = ["account", "overall"]
+ordered = true
+queue = 10_000
+overflow = "drop-oldest"
+max_wait = "10m"
+paused = true
+retry = { attempts = 5, jitter = 0, ceiling = false, hold = "rule", order = "policy", waits = 3, min_wait = "2s" }
+
+[limits.account]
+per_key = "5000/1h"
+concurrency = 4
+
+[lanes.2]
+name = "bulk"
+share = "1/12"
+overall = "25/1s"
+concurrency = 5
+pace = "10s"
+
+[lanes.1]
+share = 0
+pace = false
+"#;
 
 #[test]
 fn the_telegram_file_loads_without_findings() {
@@ -12,4 +64,327 @@ fn the_telegram_file_loads_without_findings() {
         "overall = \"30/1s\"\nper_key = \"1/1s\"\nmargin = \"50ms\"\n\n[rules]\nindividual = {}\ngroup = \"20/60s\"\n\
          broadcast = { priority = 2 }\n"
     );
+}
+
+#[test]
+fn a_file_and_code_say_the_same() {
+    let built = Rules::builder()
+        .overall(Quota::per_second(30))
+        .per_key(Quota::per_second(1))
+        .margin(Duration::from_millis(50))
+        .rule("individual", Rule::new())
+        .rule("group", Rule::new().per_key(Quota::new(20, Duration::from_secs(60))))
+        .rule("broadcast", Rule::new().priority(2))
+        .build()
+        .expect("valid");
+    assert_eq!(built, TELEGRAM.parse().expect("valid"));
+    assert_ne!(built, "".parse().expect("valid"));
+}
+
+#[test]
+fn every_field_is_read_and_written() {
+    let rules: Rules = EVERYTHING.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    assert_eq!(rules.overall().iter().map(Quota::count).collect::<Vec<_>>(), [30, 1000]);
+    assert_eq!(rules.overall()[1].own_margin(), Some(Duration::ZERO));
+    assert_eq!(rules.overall()[1].own_count_from(), Some(CountFrom::Start));
+    assert_eq!(rules.per_key(), [Quota::per_second(1)]);
+    assert_eq!((rules.concurrency(), rules.key_concurrency()), (Some(8), Some(2)));
+    assert_eq!((rules.margin(), rules.count_from()), (Duration::from_millis(50), CountFrom::Response));
+    assert_eq!((rules.retry().attempts, rules.retry().waits), (4, 20));
+    let rule = rules.rule("all").expect("a rule");
+    assert_eq!(
+        (rule.per_key(), rule.overall()),
+        (&[Quota::new(10, Duration::from_secs(60))][..], &[Quota::per_second(20)][..])
+    );
+    assert_eq!((rule.concurrency(), rule.key_concurrency()), (Some(3), Some(1)));
+    assert_eq!((rule.priority(), rule.weight(), rule.ordered(), rule.paused()), (2, 2, true, true));
+    assert_eq!((rule.queue(), rule.overflow()), (Some(10_000), Overflow::DropOldest));
+    assert_eq!(rule.max_wait(), Some(Duration::from_secs(600)));
+    assert_eq!(["overall", "per_key", "account", "x"].map(|name| rule.is_under(name)), [true, false, true, false]);
+    assert_eq!((rule.retry().attempts, rule.retry().hold, rule.retry().order), (5, Scope::Rule, WaitOrder::Policy));
+    let plain = rules.rule("nothing").expect("a rule");
+    assert_eq!((plain.queue(), plain.max_wait(), plain.retry()), (None, None, rules.retry()));
+    assert!(rules.rule("nobody").is_none());
+    insta::assert_snapshot!("everything", rules.to_string());
+    assert_eq!(rules.to_string().parse::<Rules>().expect("valid"), rules);
+}
+
+#[test]
+fn a_pace_or_a_retry_can_be_switched_off_and_on_in_code_as_in_the_file() {
+    let built = Rules::builder()
+        .retry(Retry::none().ceiling(None).total_wait(Duration::from_secs(1)))
+        .rule("a", Rule::new().retry(Retry::aggressive()))
+        .rule("b", Rule::new().priority(2))
+        .lane(1, Lane::new().no_pace())
+        .lane(2, Lane::new().pace(Duration::from_secs(5)))
+        .build();
+    let read = "retry = { attempts = 1, ceiling = false, total_wait = '1s' }\n[rules]\na = { retry = 'aggressive' }\n\
+                b = { priority = 2 }\n[lanes]\n1 = { pace = false }\n2 = { pace = '5s' }";
+    assert_eq!(built.expect("valid"), read.parse().expect("valid"));
+}
+
+#[test]
+fn quotas_read_exactly() {
+    let ms = Duration::from_millis;
+    for (text, quota, written) in [
+        ("20/60s", Quota::new(20, ms(60_000)), "20/60s"),
+        ("30/1s", Quota::per_second(30), "30/1s"),
+        ("5/500ms", Quota::new(5, ms(500)), "5/500ms"),
+        ("10/1h 30m", Quota::new(10, ms(5_400_000)), "10/90m"),
+        ("10/1h30m", Quota::new(10, ms(5_400_000)), "10/90m"),
+        (" 20 / 60 s ", Quota::new(20, ms(60_000)), "20/60s"),
+        ("30/s", Quota::per_second(30), "30/1s"),
+        ("30/sec", Quota::per_second(30), "30/1s"),
+        ("100/min", Quota::per_minute(100), "100/60s"),
+        ("100/m", Quota::per_minute(100), "100/60s"),
+        ("5000/h", Quota::per_hour(5_000), "5000/1h"),
+        ("5000/hour", Quota::per_hour(5_000), "5000/1h"),
+        ("9/day", Quota::per_day(9), "9/1day"),
+        ("4294967295/1s", Quota::per_second(u32::MAX), "4294967295/1s"),
+        ("1/1ns", Quota::new(1, Duration::from_nanos(1)), "1/1ns"),
+        ("1/1.5s", Quota::new(1, ms(1_500)), "1/1500ms"),
+        ("{ count = 20, per = '60s' }", Quota::new(20, ms(60_000)), "20/60s"),
+        (
+            "{ count = 20, per = '60s', kind = 'window', margin = '50ms', count_from = 'response' }",
+            Quota::new(20, ms(60_000)).margin(ms(50)).count_from(CountFrom::Response),
+            "{ count = 20, per = \"60s\", margin = \"50ms\", count_from = \"response\" }",
+        ),
+    ] {
+        assert_eq!(text.parse(), Ok(quota), "{text}");
+        assert_eq!(quota.to_string(), written);
+        assert_eq!(written.parse(), Ok(quota), "{written}");
+    }
+}
+
+#[test]
+fn what_is_no_quota_says_so() {
+    for (text, code, nearest) in [
+        ("", FindingCode::InvalidQuota, None),
+        ("20", FindingCode::InvalidQuota, None),
+        ("20/", FindingCode::InvalidQuota, None),
+        ("/60s", FindingCode::InvalidQuota, None),
+        ("20/60", FindingCode::InvalidQuota, Some("60s")),
+        ("20/60s;", FindingCode::InvalidQuota, None),
+        ("+20/60s", FindingCode::InvalidQuota, None),
+        ("20/60secs smooth/", FindingCode::UnsupportedQuota, None),
+        ("20/60s smooth", FindingCode::UnsupportedQuota, None),
+        ("20/60s burst 5", FindingCode::UnsupportedQuota, None),
+        ("20/60s tokens", FindingCode::UnsupportedQuota, None),
+        ("20/day Europe/Berlin", FindingCode::UnsupportedQuota, None),
+        ("{ count = 1, per = '1s', burst = 3 }", FindingCode::UnsupportedQuota, None),
+        ("20/5M", FindingCode::InvalidDuration, Some("m")),
+        ("20/M", FindingCode::InvalidDuration, Some("m")),
+        ("4294967296/1s", FindingCode::OutOfRange, None),
+        ("0/1s", FindingCode::Zero, None),
+        ("1/0s", FindingCode::Zero, None),
+        ("1/585y", FindingCode::DurationTooLong, None),
+        ("{ count = 1 }", FindingCode::Empty, None),
+        ("{ count = 1, pre = '1s' }", FindingCode::UnknownField, Some("per")),
+        ("{", FindingCode::Syntax, None),
+        ("{ count = 0, per = '1s' }", FindingCode::Zero, None),
+    ] {
+        let findings = text.parse::<Quota>().expect_err(text);
+        let first = findings.iter().next().expect("never empty");
+        assert_eq!((first.code(), first.nearest()), (code, nearest), "{text}: {findings}");
+    }
+}
+
+#[test]
+fn deep_text_is_refused_without_harm() {
+    for text in [
+        "overall = ".to_owned() + &"[".repeat(100_000),
+        "overall = ".to_owned() + &"{a=".repeat(100_000),
+        "a.".repeat(100_000) + "a = 1",
+        "[".to_owned() + &"a.".repeat(100_000) + "a]",
+        format!("[rules]\na = '1/{}'", "1y ".repeat(100_000)),
+        format!("[rules]\na = '1/1s {}'", "x ".repeat(100_000)),
+    ] {
+        text.parse::<Rules>().expect_err("no rules");
+    }
+}
+
+/// A length of time whose last digits are as likely to be zero as not.
+fn span() -> impl Strategy<Value = Duration> {
+    (1_u64..5_000, prop::sample::select(vec![1, 1_000, 1_000_000, 1_000_000_000, 60_000_000_000, 3_600_000_000_000]))
+        .prop_map(|(number, unit)| Duration::from_nanos(number * unit))
+}
+
+fn quota() -> impl Strategy<Value = Quota> {
+    let count_from = prop::sample::select(vec![CountFrom::Start, CountFrom::Response]);
+    (1_u32.., span(), of(span()), of(count_from)).prop_map(|(count, period, margin, count_from)| {
+        let quota = Quota::new(count, period);
+        let quota = margin.map_or(quota, |margin| quota.margin(margin));
+        count_from.map_or(quota, |count_from| quota.count_from(count_from))
+    })
+}
+
+/// No two equal ones: their periods differ.
+fn quotas() -> impl Strategy<Value = Vec<Quota>> {
+    vec(quota(), 0..3).prop_map(|mut quotas| {
+        quotas.sort_by_key(Quota::period);
+        quotas.dedup_by_key(|quota| quota.period());
+        quotas
+    })
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z_-]{1,8}", "[ -~]{1,6}", "[^\\p{Cc}]{1,4}", Just("'\"\"\"'''\\".to_owned())]
+        .prop_filter("names of their own", |name| name != "overall" && name != "per_key")
+}
+
+fn names(most: usize) -> impl Strategy<Value = Vec<String>> {
+    prop::collection::btree_set(name(), 0..most).prop_map(|names| names.into_iter().collect::<Vec<_>>()).prop_shuffle()
+}
+
+fn retry() -> impl Strategy<Value = Retry> {
+    let holds = vec![Scope::Request, Scope::Queue, Scope::Key, Scope::Rule, Scope::Overall];
+    let orders = vec![WaitOrder::Max, WaitOrder::Server, WaitOrder::Policy];
+    let spans = (of(span()), of(span()), of(span()), of(span()), of(of(span())), of(of(span())));
+    let words = (of(prop::sample::select(holds)), of(prop::sample::select(orders)));
+    (of(1_u32..), of(0.0..=1.0), of(any::<u32>()), spans, words).prop_map(
+        |(attempts, jitter, waits, (backoff, max_delay, min_wait, bare_wait, ceiling, total_wait), (hold, order))| {
+            let mut retry = Retry::new();
+            retry = attempts.into_iter().fold(retry, Retry::attempts);
+            retry = jitter.into_iter().fold(retry, Retry::jitter);
+            retry = waits.into_iter().fold(retry, Retry::waits);
+            retry = backoff.into_iter().fold(retry, Retry::backoff);
+            retry = max_delay.into_iter().fold(retry, Retry::max_delay);
+            retry = min_wait.into_iter().fold(retry, Retry::min_wait);
+            retry = bare_wait.into_iter().fold(retry, Retry::bare_wait);
+            retry = ceiling.into_iter().fold(retry, Retry::ceiling);
+            retry = total_wait.into_iter().fold(retry, Retry::total_wait);
+            retry = hold.into_iter().fold(retry, Retry::hold);
+            order.into_iter().fold(retry, Retry::order)
+        },
+    )
+}
+
+fn rule(limits: Vec<String>) -> impl Strategy<Value = Rule> {
+    let outer: Vec<String> = limits.into_iter().chain(["overall".to_owned(), "per_key".to_owned()]).collect();
+    let under = of(prop::sample::subsequence(outer.clone(), 0..=outer.len()).prop_shuffle());
+    let caps = (quotas(), quotas(), of(1_u32..), of(1_u32..));
+    (caps, 0_u32..4, 1_u32.., under, any::<(bool, bool, bool)>(), of(1_u32..), of(span()), retry()).prop_map(
+        |((overall, per_key, concurrency, key_concurrency), priority, weight, under, flags, queue, max_wait, retry)| {
+            let (ordered, paused, drop_oldest) = flags;
+            let overflow = if drop_oldest { Overflow::DropOldest } else { Overflow::Reject };
+            let mut rule = Rule::new().priority(priority).weight(weight).paused(paused).overflow(overflow).retry(retry);
+            rule = overall.into_iter().fold(rule, Rule::overall);
+            rule = per_key.into_iter().fold(rule, Rule::per_key);
+            rule = concurrency.into_iter().fold(rule, Rule::concurrency);
+            rule = key_concurrency.into_iter().fold(rule, Rule::key_concurrency);
+            rule = queue.into_iter().fold(rule, Rule::queue);
+            rule = max_wait.into_iter().fold(rule, Rule::max_wait);
+            rule = under.into_iter().fold(rule, Rule::under);
+            rule.ordered(ordered && key_concurrency.is_none())
+        },
+    )
+}
+
+fn lane() -> impl Strategy<Value = Lane> {
+    (of((0_u32..2, 12_u32..100)), quotas(), of(1_u32..), of(of(span()))).prop_map(
+        |(share, overall, concurrency, pace)| {
+            let mut lane = Lane::new();
+            lane = share.into_iter().fold(lane, |lane, (part, of)| lane.share(part, of));
+            lane = overall.into_iter().fold(lane, Lane::overall);
+            lane = concurrency.into_iter().fold(lane, Lane::concurrency);
+            pace.into_iter()
+                .fold(lane, |lane, pace| pace.map_or_else(|| lane.clone().no_pace(), |to| lane.clone().pace(to)))
+        },
+    )
+}
+
+fn builder() -> impl Strategy<Value = RulesBuilder> {
+    names(3).prop_flat_map(|limits| {
+        let rules = names(5).prop_flat_map({
+            let limits = limits.clone();
+            move |names| {
+                let rules = vec(rule(limits.clone()), names.len());
+                (Just(names), rules)
+            }
+        });
+        let limits: Vec<_> = limits.into_iter().map(|name| (Just(name), quotas(), 1_u32.., of(1_u32..))).collect();
+        let lanes = prop::collection::btree_map(0_u32..6, lane(), 0..4);
+        let count_from = of(prop::sample::select(vec![CountFrom::Start, CountFrom::Response]));
+        let top = (quotas(), quotas(), of(1_u32..), of(1_u32..), of(span()), count_from, retry());
+        (top, rules, limits, lanes).prop_map(|(top, (names, rules), limits, lanes)| {
+            let (overall, per_key, concurrency, key_concurrency, margin, count_from, retry) = top;
+            let mut builder = Rules::builder().retry(retry);
+            builder = overall.into_iter().fold(builder, RulesBuilder::overall);
+            builder = per_key.into_iter().fold(builder, RulesBuilder::per_key);
+            builder = concurrency.into_iter().fold(builder, RulesBuilder::concurrency);
+            builder = key_concurrency.into_iter().fold(builder, RulesBuilder::key_concurrency);
+            builder = margin.into_iter().fold(builder, RulesBuilder::margin);
+            builder = count_from.into_iter().fold(builder, RulesBuilder::count_from);
+            for (name, rule) in names.into_iter().zip(rules) {
+                builder = builder.rule(name, rule);
+            }
+            for (name, quotas, concurrency, key_concurrency) in limits {
+                let mut limit = NamedLimit::new().concurrency(concurrency);
+                limit = quotas.into_iter().fold(limit, NamedLimit::per_key);
+                limit = key_concurrency.into_iter().fold(limit, NamedLimit::key_concurrency);
+                builder = builder.limit(name, limit);
+            }
+            for (number, (priority, lane)) in lanes.into_iter().enumerate() {
+                builder = builder.lane(priority, if number == 0 { lane.name("bulk \"1\"") } else { lane });
+            }
+            builder
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_as_the_same_rules(builder in builder()) {
+        let rules = builder.build().expect("all values are in range");
+        let text = rules.to_string();
+        let read: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}\n{text}"));
+        prop_assert_eq!(&read, &rules, "{}", text);
+        prop_assert_eq!(format!("{:?}", read.plan()), format!("{:?}", rules.plan()));
+        prop_assert_eq!(read.to_string(), text);
+    }
+
+    #[test]
+    fn a_quota_reads_back(quota in quota()) {
+        prop_assert_eq!(quota.to_string().parse(), Ok(quota));
+    }
+
+    #[test]
+    fn no_text_does_harm(text in ".{0,200}", quota in "[0-9a-zA-Z/ .µ{}='-]{0,40}") {
+        let _ = text.parse::<Rules>().map(|rules| rules.to_string()).map_err(|findings| findings.to_string());
+        let _ = quota.parse::<Quota>().map(|quota| quota.to_string()).map_err(|findings| findings.to_string());
+        let file = format!("[rules]\na = '''{text}'''\n[retry]\nbackoff = \"{quota}\"");
+        let _ = file.parse::<Rules>().map_err(|findings| findings.to_string());
+    }
+
+    #[test]
+    fn no_mutilated_file_does_harm(
+        edits in vec((0..EVERYTHING.len(), prop_oneof![Just(None), any::<char>().prop_map(Some), "[0-9\"'={}.,/\\[\\]\n-]".prop_map(|text| text.chars().next())]), 1..4),
+    ) {
+        let mut text: Vec<char> = EVERYTHING.chars().collect();
+        for (at, edit) in edits {
+            let at = at.min(text.len() - 1);
+            match edit {
+                Some(c) => text[at] = c,
+                None => drop(text.remove(at)),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match text.parse::<Rules>() {
+            Ok(rules) => prop_assert_eq!(rules.to_string().parse::<Rules>().expect("written by us"), rules),
+            Err(findings) => {
+                for finding in &findings {
+                    // Syntax errors at the very end of a file have no place.
+                    prop_assert!(finding.line().is_some() || finding.code() == FindingCode::Syntax, "{}", finding);
+                    let lines = u32::try_from(text.lines().count()).expect("a short file");
+                    prop_assert!(finding.line() <= Some(lines + 1), "{}", finding);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shares_that_mean_the_same_are_equal(part in 0_u32..50, times in 1_u32..1000) {
+        let rules = |part, of| Rules::builder().rule("a", Rule::new()).lane(1, Lane::new().share(part, of)).build();
+        prop_assert_eq!(rules(part, 100).expect("valid"), rules(part * times, 100 * times).expect("valid"));
+    }
 }

@@ -10,11 +10,6 @@ pub struct KeyId {
     pub(super) generation: u32,
 }
 
-impl KeyId {
-    /// The id that no record ever has.
-    pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
-}
-
 /// A request in the machine, from [`Scheduler::enter`](super::Scheduler::enter) to
 /// [`finish`](super::Scheduler::finish) or [`withdraw`](super::Scheduler::withdraw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,18 +20,20 @@ pub struct RequestId {
 
 /// What a request brings along.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// What it takes from every limit; zero counts as 1.
+pub struct Entry<'a> {
+    /// What it takes from limits that count requests; zero counts as 1.
     pub cost: u32,
+    /// What it takes from limits in declared units, by position; nothing where the list ends.
+    pub units: &'a [u32],
     /// It does not start before this.
     pub not_before: Option<Instant>,
     /// It is refused with [`Why::MaxWait`] if it still stands in line then.
     pub deadline: Option<Instant>,
 }
 
-impl Default for Entry {
+impl Default for Entry<'_> {
     fn default() -> Self {
-        Self { cost: 1, not_before: None, deadline: None }
+        Self { cost: 1, units: &[], not_before: None, deadline: None }
     }
 }
 

@@ -4,7 +4,7 @@
 //! key once after that, on a coarse grid so that many keys make one wake-up; the path of a request only reads a flag.
 
 use super::answer::{Evicted, KeyId};
-use super::queue::KeyRecord;
+use super::queue::{KeyRecord, Queue};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -59,7 +59,8 @@ impl<W> Scheduler<W> {
         let mut queue = first;
         while queue != NIL {
             let record = &self.queues[queue];
-            let own = record.limits.free_at(&self.plan.rules[usize::from(record.rule)].own);
+            let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
+            let own = record.limits.free_at(own);
             latest = latest.max(record.hold).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

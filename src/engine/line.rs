@@ -1,7 +1,8 @@
 //! Joining and leaving the line, and what that means for the queues of the key.
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
-use super::limit::{LimitState, PaceClock};
+use super::cost::{Costs, OwnCosts};
+use super::limit::{self, LimitState, PaceClock};
 use super::plan::{LimitKind, Overflow, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
@@ -47,7 +48,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Puts a new request last in its queue.
-    pub(super) fn join(&mut self, now: Instant, queue: u32, entry: Entry) -> Result<RequestId, Turned> {
+    pub(super) fn join(&mut self, now: Instant, queue: u32, entry: Entry<'_>) -> Result<RequestId, Turned> {
         let plan = &self.plan.rules[usize::from(self.queues[queue].rule)];
         let (bound, overflow) = (plan.queue, plan.overflow);
         let waiting = self.queues[queue].in_line;
@@ -66,7 +67,7 @@ impl<W> Scheduler<W> {
         let (index, generation) = self.requests.insert(Request {
             queue,
             links: Links::NONE,
-            cost: entry.cost.max(1),
+            costs: OwnCosts::new(Costs::new(entry.cost, entry.units)),
             number,
             since: now,
             deadline,
@@ -76,7 +77,7 @@ impl<W> Scheduler<W> {
         });
         let id = RequestId { index, generation };
         self.keys[self.queues[queue].key].busy += 1;
-        self.count_in(queue, entry.cost.max(1));
+        self.count_in(queue, index);
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
         }
@@ -97,8 +98,8 @@ impl<W> Scheduler<W> {
         request.deadline = deadline.unwrap_or(Instant::NEVER);
         request.stage = Stage::Asleep;
         request.waker = None;
-        let (queue, cost) = (request.queue, request.cost);
-        self.count_in(queue, cost);
+        let queue = request.queue;
+        self.count_in(queue, id.index);
         if let Some(deadline) = deadline {
             self.deadlines.push(deadline, id);
         }
@@ -163,12 +164,12 @@ impl<W> Scheduler<W> {
     }
 
     /// Starts a request that nothing is in the way of: granted and claimed in one.
-    pub(super) fn start(&mut self, now: Instant, queue: u32, cost: u32) -> RequestId {
+    pub(super) fn start(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> RequestId {
         let number = self.next_number(queue);
         let (index, generation) = self.requests.insert(Request {
             queue,
             links: Links::NONE,
-            cost,
+            costs: OwnCosts::new(costs),
             number,
             since: now,
             deadline: Instant::NEVER,
@@ -176,11 +177,11 @@ impl<W> Scheduler<W> {
             started: true,
             waker: None,
         });
-        self.each_limit(queue, |kind, state| {
+        self.each_limit(index, |kind, state, cost| {
             state.grant(kind, now, cost);
             state.claim(kind, now, cost);
         });
-        self.charge_pace(now, queue, cost);
+        self.charge_pace(now, index);
         self.note_passed(queue);
         self.count_running(queue);
         self.keys[self.queues[queue].key].busy += 1;
@@ -190,26 +191,26 @@ impl<W> Scheduler<W> {
     /// Claims for a request that may have been granted.
     pub(super) fn claim_granted(&mut self, now: Instant, id: RequestId) -> Claim {
         let request = &self.requests[id.index];
-        let (queue, cost, since) = (request.queue, request.cost, request.since);
+        let (queue, since) = (request.queue, request.since);
         let Stage::Granted { .. } = request.stage else { return Claim::Waiting };
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
         self.drop_grant(now, queue, id.index);
-        self.each_limit(queue, |kind, state| state.claim(kind, now, cost));
+        self.each_limit(id.index, |kind, state, cost| state.claim(kind, now, cost));
         self.count_out(queue);
         self.count_running(queue);
         let request = &mut self.requests[id.index];
         request.stage = Stage::Running;
         request.started = true;
-        request.waker = None;
+        request.since = now;
         if request.deadline != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[id.index].deadline = Instant::NEVER;
             deadlines.note_stale(|at, id| has_deadline(requests, at, id));
         }
         self.redecide_blocked(queue);
-        self.settle(now);
+        self.after_event(now);
         Claim::Started { waited: now.since(since) }
     }
 
@@ -221,8 +222,8 @@ impl<W> Scheduler<W> {
 
     /// An attempt ended, however.
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
-        let (queue, cost) = (self.requests[index].queue, self.requests[index].cost);
-        self.each_limit(queue, |kind, state| state.end(kind, now, cost));
+        let queue = self.requests[index].queue;
+        self.each_limit(index, |kind, state, cost| state.end(kind, now, cost));
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
@@ -251,21 +252,21 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Every limit that binds a queue.
-    pub(super) fn each_limit(&mut self, queue: u32, mut change: impl FnMut(LimitKind, &mut LimitState)) {
-        let Self { plan, queues, keys, shared, .. } = self;
-        let queue = &mut queues[queue];
-        let rule = &plan.rules[usize::from(queue.rule)];
-        for (kind, state) in queue.limits.each(&rule.own) {
-            change(kind, state);
-        }
-        keys[queue.key].limits.for_refs(&plan.key_limits, &rule.key, |_, kind, state| change(kind, state));
-        shared.for_refs(&plan.shared_limits, &rule.shared, |_, kind, state| change(kind, state));
+    /// Every limit that binds a request, with what it takes.
+    pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(LimitKind, &mut LimitState, u32)) {
+        let Self { plan, requests, queues, keys, shared, .. } = self;
+        let request = &requests[index];
+        let costs = request.costs.get();
+        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let rule = &plan.rules[usize::from(*rule)];
+        limits.for_all(Queue::own(numbers, rule), costs, &mut change);
+        keys[*key].limits.for_refs(&plan.key_limits, &rule.key, costs, &mut change);
+        shared.for_refs(&plan.shared_limits, &rule.shared, costs, &mut change);
     }
 
-    /// A request of the queue was granted: the pace clocks that it goes by move on.
-    pub(super) fn charge_pace(&mut self, now: Instant, queue: u32, cost: u32) {
-        self.each_clock(queue, |clock, interval| clock.charge(now, interval, cost));
+    /// A request was granted: the pace clocks that it goes by move on.
+    pub(super) fn charge_pace(&mut self, now: Instant, index: u32) {
+        self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
     }
 
     /// A request of the queue was granted: its waiting siblings were passed once more.
@@ -368,11 +369,10 @@ impl<W> Scheduler<W> {
 
     /// Returns a grant: limits and pace are as if it had never been.
     fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
-        let cost = self.requests[index].cost;
         self.drop_grant(now, queue, index);
         self.requests[index].stage = Stage::Asleep;
-        self.each_limit(queue, |_, state| state.refund(cost));
-        self.each_clock(queue, |clock, interval| clock.refund(interval, cost));
+        self.each_limit(index, |_, state, cost| state.refund(cost));
+        self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
         self.redecide_all(self.queues[queue].key);
     }
 
@@ -390,13 +390,36 @@ impl<W> Scheduler<W> {
         }
     }
 
+    /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request.
+    pub(super) fn count_outstanding(&mut self, queue: u32) {
+        let Self { plan, requests, queues, .. } = self;
+        let Queue { rule, numbers, limits, .. } = &mut queues[queue];
+        let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
+        for index in requests.indices() {
+            let request = &requests[index];
+            let counts = |kind| match request.stage {
+                Stage::Granted { .. } => true,
+                Stage::Running | Stage::Aborted => limit::counts_from_end(kind),
+                Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } | Stage::Refused { .. } => false,
+            };
+            if request.queue == queue {
+                limits.for_all(own, request.costs.get(), |kind, state, cost| {
+                    if counts(kind) {
+                        state.owe(cost);
+                    }
+                });
+            }
+        }
+    }
+
     fn next_number(&mut self, queue: u32) -> u64 {
         let number = self.queues[queue].next_number;
         self.queues[queue].next_number += 1;
         number
     }
 
-    fn count_in(&mut self, queue: u32, cost: u32) {
+    fn count_in(&mut self, queue: u32, index: u32) {
+        let cost = self.requests[index].costs.get().of_turn(self.plan.fair_by);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].in_line += 1;
         self.rules[rule].in_line += 1;
@@ -417,15 +440,17 @@ impl<W> Scheduler<W> {
         self.lanes[self.plan.rules[rule].lane].running += 1;
     }
 
-    fn each_clock(&mut self, queue: u32, mut change: impl FnMut(&mut PaceClock, Nanos)) {
-        let Self { plan, queues, keys, clocks, .. } = self;
-        let queue = &queues[queue];
+    fn each_clock(&mut self, index: u32, mut change: impl FnMut(&mut PaceClock, Nanos, u32)) {
+        let Self { plan, requests, queues, keys, clocks, .. } = self;
+        let request = &requests[index];
+        let costs = request.costs.get();
+        let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
         for pace in &rule.key_pace {
-            change(&mut keys[queue.key].clocks[pace.clock], pace.interval);
+            change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
         for pace in &rule.shared_pace {
-            change(&mut clocks[pace.clock], pace.interval);
+            change(&mut clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
     }
 

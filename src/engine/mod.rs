@@ -5,7 +5,10 @@
 //! [`Scheduler::dispatch`] next ([`Scheduler::next_wake`]). Instants should not go backwards; one that does counts as
 //! the latest seen.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod answer;
+mod cost;
 mod evict;
 mod lane;
 mod limit;
@@ -21,7 +24,9 @@ mod timers;
 mod turn;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
-pub use plan::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan};
+pub use plan::{
+    Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
+};
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};

@@ -24,6 +24,8 @@ pub struct Plan {
     pub lease: Nanos,
     /// The longest hold; a longer one is cut to this.
     pub max_hold: Nanos,
+    /// What turns are measured in: queues of a lane get the same number of requests, or of a unit.
+    pub fair_by: Charge,
 }
 
 /// The position of a rule in its [`Plan`].
@@ -49,10 +51,6 @@ pub struct RulePlan {
     pub key_pace: Box<[PaceRef]>,
     /// Pace clocks beside the shared limits that it goes by.
     pub shared_pace: Box<[PaceRef]>,
-    /// Whether it is among the limits of `overall` as a scope of holds (`under` contains `overall`, or says nothing).
-    pub under_overall: bool,
-    /// Whether it is among the limits of `per_key`, likewise.
-    pub under_per_key: bool,
     /// Completions of a queue are in order: one attempt of a queue at a time, and a backoff holds the queue.
     ///
     /// The compiled `own` limits contain the concurrency of one that this needs.
@@ -88,6 +86,19 @@ pub struct LimitSpec {
     pub origin: Origin,
     /// What it enforces.
     pub kind: LimitKind,
+    /// What it counts.
+    pub charge: Charge,
+}
+
+/// What a limit counts of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// One, whatever the request costs: concurrency caps count attempts.
+    Attempt,
+    /// Its cost in the default unit, requests.
+    Requests,
+    /// Its cost in a declared unit, by position in the file's `units`.
+    Unit(usize),
 }
 
 /// The kinds of limits.
@@ -103,6 +114,25 @@ pub enum LimitKind {
         period: Nanos,
         /// From when a start is counted.
         anchor: Anchor,
+        /// Starts are written down at the next multiple of this, so that a large count needs little memory: never
+        /// over, and late by this much at most. Zero: exact.
+        grain: Nanos,
+    },
+    /// Each start waits until the one before is paid for: one `interval` per unit of cost.
+    ///
+    /// A `smooth` quota is this beside its window.
+    Spaced {
+        /// The period, margin included, divided by the count and rounded up.
+        interval: Nanos,
+        /// The largest cost that fits.
+        largest: u32,
+    },
+    /// A token bucket: full at first, one token back per `interval`.
+    Bucket {
+        /// The period divided by the count and rounded up.
+        interval: Nanos,
+        /// Tokens it holds at most.
+        burst: u32,
     },
 }
 
@@ -150,6 +180,8 @@ pub struct PaceRef {
     pub clock: usize,
     /// Time between two paced starts of cost 1.
     pub interval: Nanos,
+    /// In what the cost is measured.
+    pub charge: Charge,
 }
 
 /// What happens to a request that finds its queue full.

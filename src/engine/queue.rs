@@ -1,8 +1,11 @@
 //! Records: requests, the queues they stand in, the keys that own the queues.
 
+use std::sync::Arc;
+
 use super::answer::Why;
+use super::cost::OwnCosts;
 use super::limit::{LimitStates, PaceClock};
-use super::plan::{Plan, RulePlan};
+use super::plan::{LimitSpec, Plan, RulePlan};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -12,10 +15,10 @@ pub(super) struct Request<W> {
     pub(super) queue: u32,
     /// Neighbours in the queue's waiting list or in its list of grants.
     pub(super) links: Links,
-    pub(super) cost: u32,
+    pub(super) costs: OwnCosts,
     /// Place in line among the requests of its queue, kept for life.
     pub(super) number: u64,
-    /// When it entered the line or was put back.
+    /// When it entered the line or was put back; while it runs, when its attempt began.
     pub(super) since: Instant,
     /// When it is refused if it still stands in line; once it is refused, when that was.
     pub(super) deadline: Instant,
@@ -141,6 +144,8 @@ pub(super) struct Queue {
     /// Starts of sibling queues since its own last start, while it waited.
     pub(super) passed: u32,
     pub(super) limits: LimitStates,
+    /// The key's own numbers, where it has other ones than its rule.
+    pub(super) numbers: Option<Arc<[LimitSpec]>>,
 }
 
 /// Where a queue stands.
@@ -174,7 +179,13 @@ impl Queue {
             credit: 0,
             passed: 0,
             limits: LimitStates::new(&plan.own),
+            numbers: None,
         }
+    }
+
+    /// The queue's own limits: the key's numbers, else the rule's.
+    pub(super) fn own<'a>(numbers: &'a Option<Arc<[LimitSpec]>>, rule: &'a RulePlan) -> &'a [LimitSpec] {
+        numbers.as_deref().unwrap_or(&rule.own)
     }
 }
 

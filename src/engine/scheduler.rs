@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
+use super::cost::Costs;
 use super::lane::{Lane, Ring};
 use super::limit::{self, LimitStates, PaceClock};
-use super::plan::{Plan, RuleId, RulePlan};
+use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{KeyRecord, Queue, Request, Stage};
 use super::slab::Slab;
 use super::time::Instant;
@@ -43,8 +44,6 @@ use super::timers::Timers;
 #[derive(Debug)]
 pub struct Scheduler<W> {
     pub(super) plan: Arc<Plan>,
-    /// Per rule, the smallest of its limits' capacities.
-    capacities: Box<[u32]>,
     pub(super) requests: Slab<Request<W>>,
     pub(super) queues: Slab<Queue>,
     pub(super) keys: Slab<KeyRecord>,
@@ -96,7 +95,6 @@ impl<W> Scheduler<W> {
     pub fn new(plan: Arc<Plan>) -> Self {
         let rule_state = |rule: &RulePlan| RuleState { paused: rule.paused, ..RuleState::default() };
         Self {
-            capacities: plan.rules.iter().map(|rule| capacity(&plan, rule)).collect(),
             requests: Slab::new(),
             queues: Slab::new(),
             keys: Slab::new(),
@@ -141,11 +139,12 @@ impl<W> Scheduler<W> {
     ///
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
-    pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry) -> Result<Enter, Turned> {
+    pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<Enter, Turned> {
         let now = self.tick(now);
         let queue = self.admit(key, rule, entry)?;
-        if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, entry.cost.max(1)) {
-            let id = self.start(now, queue, entry.cost.max(1));
+        let costs = Costs::new(entry.cost, entry.units);
+        if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, costs) {
+            let id = self.start(now, queue, costs);
             self.sweep_some(now);
             return Ok(Enter::Started(id));
         }
@@ -161,7 +160,7 @@ impl<W> Scheduler<W> {
     ///
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
-    pub fn enqueue(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry) -> Result<RequestId, Turned> {
+    pub fn enqueue(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<RequestId, Turned> {
         let now = self.tick(now);
         let queue = self.admit(key, rule, entry)?;
         self.join(now, queue, entry)
@@ -264,7 +263,7 @@ impl<W> Scheduler<W> {
         } else {
             self.requeue(id.index, Instant::ZERO);
         }
-        self.settle(now);
+        self.after_event(now);
         true
     }
 
@@ -282,7 +281,7 @@ impl<W> Scheduler<W> {
         } else {
             self.step_out(id, until);
         }
-        self.settle(now);
+        self.after_event(now);
         true
     }
 
@@ -301,7 +300,7 @@ impl<W> Scheduler<W> {
             Stage::Refused { .. } => {}
         }
         self.retire(now, id.index);
-        self.settle(now);
+        self.after_event(now);
     }
 
     /// Nothing of the target starts before `until`. Returns false for a stale key.
@@ -337,6 +336,61 @@ impl<W> Scheduler<W> {
             }
             Target::Request => {}
         }
+        self.dispatch(now);
+        true
+    }
+
+    /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
+    /// that count it wait accordingly; an unknown or not running request is ignored.
+    ///
+    /// A window counts the difference both ways, as of the attempt's start. Spacing and buckets charge what is more and
+    /// give nothing back.
+    pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
+        let now = self.tick(now);
+        if self.requests.get(id.index, id.generation).is_none_or(|request| request.stage != Stage::Running) {
+            return;
+        }
+        let request = &mut self.requests[id.index];
+        let before = request.costs.set(charge, actual);
+        let (queue, at) = (request.queue, request.since);
+        let Self { plan, queues, keys, shared, .. } = self;
+        let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
+        let rule = &plan.rules[usize::from(*rule)];
+        let counts = |spec: &LimitSpec| spec.charge == charge;
+        for (spec, state) in
+            Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
+        {
+            state.settle(spec.kind, at, before, actual);
+        }
+        let bound_key = rule.key.iter().map(|bound| bound.limit);
+        for limit in bound_key.filter(|&limit| counts(&plan.key_limits[limit])) {
+            let states = keys[*key].limits.as_mut_slice();
+            states[limit].settle(plan.key_limits[limit].kind, at, before, actual);
+        }
+        let bound_shared = rule.shared.iter().map(|bound| bound.limit);
+        for limit in bound_shared.filter(|&limit| counts(&plan.shared_limits[limit])) {
+            shared.as_mut_slice()[limit].settle(plan.shared_limits[limit].kind, at, before, actual);
+        }
+        let key = *key;
+        self.redecide_all(key);
+        self.dispatch(now);
+    }
+
+    /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
+    ///
+    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers.
+    pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
+        let now = self.tick(now);
+        if !self.keys.contains(key.index, key.generation) {
+            return false;
+        }
+        let queue = self.queue_of(key.index, rule);
+        let plan = &self.plan.rules[usize::from(rule.0)];
+        let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
+        limits.change_to(Queue::own(old, plan), Queue::own(&numbers, plan));
+        *old = numbers;
+        self.count_outstanding(queue);
+        self.redecide_all(key.index);
         self.dispatch(now);
         true
     }
@@ -401,18 +455,34 @@ impl<W> Scheduler<W> {
     }
 
     /// Finds the request's queue, or says why it may not come in.
-    fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry) -> Result<u32, Turned> {
+    fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<u32, Turned> {
         if self.closed {
             return Err(Turned::Closed);
         }
         if !self.keys.contains(key.index, key.generation) {
             return Err(Turned::StaleKey);
         }
-        let capacity = self.capacities[usize::from(rule.0)];
-        if entry.cost > capacity {
-            return Err(Turned::CostTooHigh { cost: entry.cost, capacity });
+        let queue = self.queue_of(key.index, rule);
+        let costs = Costs::new(entry.cost, entry.units);
+        if !costs.is_plain() {
+            self.must_fit(queue, costs)?;
         }
-        Ok(self.queue_of(key.index, rule))
+        Ok(queue)
+    }
+
+    /// Says if a request can never start because one of its limits never has room for it.
+    fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), Turned> {
+        let queue = &self.queues[queue];
+        let rule = &self.plan.rules[usize::from(queue.rule)];
+        let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
+        let shared = rule.shared.iter().map(|bound| &self.plan.shared_limits[bound.limit]);
+        for spec in Queue::own(&queue.numbers, rule).iter().chain(key).chain(shared) {
+            let (cost, capacity) = (costs.of(spec.charge), limit::capacity(spec.kind));
+            if cost > capacity {
+                return Err(Turned::CostTooHigh { cost, capacity });
+            }
+        }
+        Ok(())
     }
 
     /// Ends the attempt and puts the request in line again, outside its queue.
@@ -460,11 +530,4 @@ impl<W> Scheduler<W> {
         }
         true
     }
-}
-
-fn capacity(plan: &Plan, rule: &RulePlan) -> u32 {
-    let own = rule.own.iter().map(|spec| spec.kind);
-    let key = rule.key.iter().map(|bound| plan.key_limits[bound.limit].kind);
-    let shared = rule.shared.iter().map(|bound| plan.shared_limits[bound.limit].kind);
-    own.chain(key).chain(shared).map(limit::capacity).min().unwrap_or(u32::MAX)
 }

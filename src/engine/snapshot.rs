@@ -1,9 +1,10 @@
 //! The machine in numbers, and what it can say about the future.
 
 use super::answer::{KeyId, NextStart, RequestId};
-use super::limit::{self, Ask};
-use super::plan::RuleId;
-use super::queue::Stage;
+use super::cost::Costs;
+use super::limit::{self, Ask, LimitState};
+use super::plan::{LimitSpec, RuleId};
+use super::queue::{Queue, Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -127,19 +128,15 @@ impl<W> Scheduler<W> {
         let Self { plan, queues, keys, shared, .. } = self;
         let rule = &plan.rules[position];
         let mut all = Ask::Room;
+        let mut ask = |kind, state: &mut LimitState, cost| all = all.and(state.earliest(kind, now, ahead, cost));
         if let Some(queue) = queue {
-            for (kind, state) in queues[queue].limits.each(&rule.own) {
-                all = all.and(state.earliest(kind, now, ahead, 1));
-            }
+            let Queue { numbers, limits, .. } = &mut queues[queue];
+            limits.for_all(Queue::own(numbers, rule), Costs::ONE, &mut ask);
         }
         if let Some(key) = key {
-            keys[key].limits.for_refs(&plan.key_limits, &rule.key, |_, kind, state| {
-                all = all.and(state.earliest(kind, now, ahead, 1));
-            });
+            keys[key].limits.for_refs(&plan.key_limits, &rule.key, Costs::ONE, &mut ask);
         }
-        shared.for_refs(&plan.shared_limits, &rule.shared, |_, kind, state| {
-            all = all.and(state.earliest(kind, now, ahead, 1));
-        });
+        shared.for_refs(&plan.shared_limits, &rule.shared, Costs::ONE, &mut ask);
         let at = match all {
             Ask::Busy => return NextStart::WhenOneEnds,
             Ask::Room => held,
@@ -152,31 +149,35 @@ impl<W> Scheduler<W> {
     /// fill a limit that lets go only when they end.
     #[must_use]
     pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
-        let running = ancestors.iter().filter_map(|id| self.requests.get(id.index, id.generation));
-        let running: Vec<_> = running
+        let running: Vec<&Request<W>> = ancestors
+            .iter()
+            .filter_map(|id| self.requests.get(id.index, id.generation))
             .filter(|request| request.stage == Stage::Running)
-            .map(|request| (request.queue, request.cost))
             .collect();
-        let taken = |binds: &dyn Fn(u32) -> bool| -> u64 {
-            running.iter().filter(|&&(queue, _)| binds(queue)).map(|&(_, cost)| u64::from(cost)).sum()
+        let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
+            let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));
+            let taken: u64 = bound.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
+            limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
-        let is_full = |kind, taken: u64| limit::counts_from_end(kind) && taken >= u64::from(limit::capacity(kind));
         let plan = &self.plan.rules[usize::from(rule.0)];
-        let rule_of = |queue: u32| &self.plan.rules[usize::from(self.queues[queue].rule)];
+        let rule_of = |queue: &Queue| &self.plan.rules[usize::from(queue.rule)];
         // A stale key is a key of which nothing runs, whoever has its place now.
         let known = self.keys.contains(key.index, key.generation);
-        let same_key = |queue: u32| known && self.queues[queue].key == key.index;
-        plan.own
+        let queue = if known { self.find_queue(key.index, rule) } else { None };
+        let same_key = |other: &Queue| known && other.key == key.index;
+        queue
+            .map_or(&*plan.own, |queue| Queue::own(&self.queues[queue].numbers, plan))
             .iter()
-            .any(|spec| is_full(spec.kind, taken(&|queue| same_key(queue) && self.queues[queue].rule == rule.0)))
+            .any(|spec| fills(spec, &|other| same_key(other) && other.rule == rule.0))
             || plan.key.iter().any(|bound| {
-                let binds =
-                    |queue| same_key(queue) && rule_of(queue).key.iter().any(|other| other.limit == bound.limit);
-                is_full(self.plan.key_limits[bound.limit].kind, taken(&binds))
+                fills(&self.plan.key_limits[bound.limit], &|other| {
+                    same_key(other) && rule_of(other).key.iter().any(|also| also.limit == bound.limit)
+                })
             })
             || plan.shared.iter().any(|bound| {
-                let binds = |queue| rule_of(queue).shared.iter().any(|other| other.limit == bound.limit);
-                is_full(self.plan.shared_limits[bound.limit].kind, taken(&binds))
+                fills(&self.plan.shared_limits[bound.limit], &|other| {
+                    rule_of(other).shared.iter().any(|also| also.limit == bound.limit)
+                })
             })
     }
 

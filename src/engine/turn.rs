@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::answer::RequestId;
-use super::limit::Ask;
-use super::plan::RulePlan;
+use super::cost::Costs;
+use super::limit::{Ask, PaceClock};
+use super::plan::{PaceRef, RulePlan};
 use super::queue::{Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::{NIL, Slab};
@@ -36,6 +37,24 @@ enum Refusal {
     Event,
     /// Its siblings used up the key's room, and did so often enough.
     Passed(Ask),
+}
+
+/// Whose costs are asked for.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    /// Those of a queue's first request.
+    First(u32),
+    /// Those of a request that is not in the machine.
+    New(Costs<'a>),
+}
+
+impl<'a> Whose<'a> {
+    fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
+        match self {
+            Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
+            Self::New(costs) => costs,
+        }
+    }
 }
 
 /// What one step of a turn did.
@@ -89,7 +108,7 @@ impl<W> Scheduler<W> {
     }
 
     /// After an event: a turn, if there is anything to do.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(super) fn after_event(&mut self, now: Instant) {
         if self.anything_ready() || self.is_due(now) {
             self.dispatch(now);
         } else {
@@ -100,15 +119,15 @@ impl<W> Scheduler<W> {
 
     /// Whether a new request of this cost may start at once: nobody is ready, nothing is due, nobody of its queue is
     /// before it, and every limit has room.
-    pub(super) fn is_clear(&mut self, now: Instant, queue: u32, cost: u32) -> bool {
+    pub(super) fn is_clear(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> bool {
         if self.anything_ready() || self.is_due(now) {
             return false;
         }
         let record = &self.queues[queue];
         record.waiting.is_empty()
             && record.granted.is_empty()
-            && matches!(self.gate(now, usize::from(self.queues[queue].rule), cost, false), Gate::Open)
-            && self.check(now, queue, cost, Instant::ZERO, false).is_ok()
+            && matches!(self.gate(now, usize::from(self.queues[queue].rule), Whose::New(costs), false), Gate::Open)
+            && self.check(now, queue, Whose::New(costs), false).is_ok()
     }
 
     /// A grant's lease begins.
@@ -177,8 +196,7 @@ impl<W> Scheduler<W> {
                 if head == NIL {
                     continue;
                 }
-                let cost = self.head_cost(head);
-                let fits = match self.gate(now, rule, cost, waived) {
+                let fits = match self.gate(now, rule, Whose::First(head), waived) {
                     Gate::Open => true,
                     Gate::TooCostly => false,
                     Gate::Reserved => continue,
@@ -198,18 +216,17 @@ impl<W> Scheduler<W> {
             }
             let Some((_, rule, fits)) = first else { continue };
             let head = self.rings[rule].head;
-            let cost = self.head_cost(head);
-            if self.queues[head].credit < u64::from(cost) {
+            if self.queues[head].credit < self.cost_of_turn(head) {
                 self.next_round(head);
-            } else if let Err(refusal) = self.check(now, head, cost, self.not_before(head), waived) {
+            } else if let Err(refusal) = self.check(now, head, Whose::First(head), waived) {
                 self.demote(head, refusal);
             } else if fits {
-                self.grant(now, head, cost);
+                self.grant(now, head);
                 self.order = order;
                 return Step::Granted;
             } else {
                 // It waits for room, and with it whoever comes after it and needs the same limits.
-                let at = self.too_costly_until(now, rule, cost);
+                let at = self.too_costly_until(now, rule, head);
                 opens = [opens, at].into_iter().flatten().min();
                 let Self { plan, reserved, .. } = self;
                 reserved.extend(plan.rules[rule].shared.iter().map(|bound| bound.limit));
@@ -236,8 +253,9 @@ impl<W> Scheduler<W> {
     /// Asks everything about a rule that is not the key's own affair: pause, holds, shared limits, pace.
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
-    fn gate(&mut self, now: Instant, rule: usize, cost: u32, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, .. } = self;
+    fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
+        let Self { plan, rules, shared, clocks, reserved, requests, queues, .. } = self;
+        let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if state.paused {
             return Gate::Closed(None);
@@ -250,17 +268,10 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
             return Gate::Reserved;
         }
-        let mut ask = |cost| {
-            let mut all = Ask::Room;
-            shared.for_refs(&plan.shared_limits, &plan_of_rule.shared, |position, kind, state| {
-                let reserve = if waived { 0 } else { plan_of_rule.shared[position].reserve };
-                all = all.and(state.ask(kind, now, cost, reserve));
-            });
-            all
-        };
-        let answer = ask(cost);
-        let too_costly = answer != Ask::Room && cost > 1 && ask(1) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(plan_of_rule, clocks) };
+        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, now, costs, waived);
+        let answer = ask(costs);
+        let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
+        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
@@ -271,8 +282,10 @@ impl<W> Scheduler<W> {
     }
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
-    fn check(&mut self, now: Instant, id: u32, cost: u32, not_before: Instant, waived: bool) -> Result<(), Refusal> {
-        let Self { plan, queues, keys, .. } = self;
+    fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
+        let not_before = self.not_before(whose);
+        let Self { plan, requests, queues, keys, .. } = self;
+        let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
         let is_owed = key.owed == id;
@@ -284,19 +297,14 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Until(hold));
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own =
-            queue.limits.each(&rule.own).fold(Ask::Room, |all, (kind, state)| all.and(state.ask(kind, now, cost, 0)));
+        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         let waived = waived || is_owed;
-        let mut of_key = Ask::Room;
-        key.limits.for_refs(&plan.key_limits, &rule.key, |position, kind, state| {
-            let reserve = if waived { 0 } else { rule.key[position].reserve };
-            of_key = of_key.and(state.ask(kind, now, cost, reserve));
-        });
+        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
         if of_key == Ask::Room {
-            let due = rule.key_pace.iter().map(|pace| key.clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO);
+            let due = pace_due(&rule.key_pace, &key.clocks);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let passed = queue.passed;
@@ -345,7 +353,8 @@ impl<W> Scheduler<W> {
     }
 
     /// Grants a queue's first request.
-    fn grant(&mut self, now: Instant, id: u32, cost: u32) {
+    fn grant(&mut self, now: Instant, id: u32) {
+        let cost = self.cost_of_turn(id);
         let lane = self.plan.rules[usize::from(self.queues[id].rule)].lane;
         self.count_bypass(now, lane);
         let Self { queues, requests, .. } = self;
@@ -359,15 +368,15 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
-        self.each_limit(id, |kind, state| state.grant(kind, now, cost));
-        self.charge_pace(now, id, cost);
+        self.each_limit(index, |kind, state, cost| state.grant(kind, now, cost));
+        self.charge_pace(now, index);
         self.note_passed(id);
         let queue = &mut self.queues[id];
-        queue.credit -= u64::from(cost);
+        queue.credit -= cost;
         if queue.waiting.is_empty() {
             queue.state = QueueState::Idle;
             self.leave_ring(id);
-        } else if queue.credit < u64::from(self.head_cost(id)) {
+        } else if queue.credit < self.cost_of_turn(id) {
             self.next_round(id);
         }
         if self.keys[self.queues[id].key].owed == id {
@@ -389,7 +398,8 @@ impl<W> Scheduler<W> {
     fn is_open(&mut self, now: Instant, lane: usize) -> bool {
         (0..self.lanes[lane].rules.len()).any(|position| {
             let rule = self.lanes[lane].rules[position];
-            self.rings[rule].head != NIL && matches!(self.gate(now, rule, 1, true), Gate::Open | Gate::Reserved)
+            self.rings[rule].head != NIL
+                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), true), Gate::Open | Gate::Reserved)
         })
     }
 
@@ -414,7 +424,9 @@ impl<W> Scheduler<W> {
         while sibling != id {
             let record = &self.queues[sibling];
             let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.state == QueueState::Blocked && matches!(self.gate(now, rule, 1, false), Gate::Open) {
+            if record.state == QueueState::Blocked
+                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
+            {
                 self.clear_owed(id);
                 return true;
             }
@@ -423,26 +435,27 @@ impl<W> Scheduler<W> {
         false
     }
 
-    fn too_costly_until(&mut self, now: Instant, rule: usize, cost: u32) -> Option<Instant> {
-        let Self { plan, shared, .. } = self;
-        let mut all = Ask::Room;
-        shared.for_refs(&plan.shared_limits, &plan.rules[rule].shared, |_, kind, state| {
-            all = all.and(state.ask(kind, now, cost, 0));
-        });
-        match all {
+    fn too_costly_until(&mut self, now: Instant, rule: usize, head: u32) -> Option<Instant> {
+        let Self { plan, shared, requests, queues, .. } = self;
+        let costs = Whose::First(head).costs(requests, queues);
+        match shared.ask_refs(&plan.shared_limits, &plan.rules[rule].shared, now, costs, true) {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
         }
     }
 
-    fn head_cost(&self, id: u32) -> u32 {
-        self.requests[self.queues[id].waiting.head].cost
+    /// What the first request of a queue takes of its turn.
+    fn cost_of_turn(&self, id: u32) -> u64 {
+        Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by).into()
     }
 
-    fn not_before(&self, id: u32) -> Instant {
-        match self.requests[self.queues[id].waiting.head].stage {
-            Stage::Queued { not_before } => not_before,
-            stage => unreachable!("{stage:?} is in the waiting list"),
+    fn not_before(&self, whose: Whose<'_>) -> Instant {
+        match whose {
+            Whose::New(_) => Instant::ZERO,
+            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage {
+                Stage::Queued { not_before } => not_before,
+                stage => unreachable!("{stage:?} is in the waiting list"),
+            },
         }
     }
 
@@ -490,6 +503,6 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
 }
 
-fn pace_due(rule: &RulePlan, clocks: &[super::limit::PaceClock]) -> Instant {
-    rule.shared_pace.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+fn pace_due(paces: &[PaceRef], clocks: &[PaceClock]) -> Instant {
+    paces.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

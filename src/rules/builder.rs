@@ -296,6 +296,18 @@ impl NamedLimit {
 }
 
 /// A lane in the making: what all queues of one priority have in common.
+///
+/// ```
+/// use request_balancer::{Lane, Quota, Rule, Rules};
+///
+/// let rules = Rules::builder()
+///     .rule("chat", Rule::new())
+///     .rule("news", Rule::new().priority(2))
+///     .lane(2, Lane::new().name("bulk").overall(Quota::per_second(25)))
+///     .build()?;
+/// assert_eq!(&*rules.plan().lanes[1].name, "bulk");
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Lane {

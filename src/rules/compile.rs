@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Share};
 use super::quota::Quota;
-use crate::engine::{Anchor, LanePlan, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan, RulePlan};
+use crate::engine::{Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan, RulePlan};
 
 /// How long a granted request may leave its grant unclaimed.
 const LEASE: Nanos = Nanos::from_secs(1);
@@ -31,8 +31,8 @@ impl Model {
 
     fn window(&self, quota: &Quota, origin: &Origin) -> LimitSpec {
         let anchor = quota.own_count_from().unwrap_or(self.count_from).anchor();
-        let kind = LimitKind::Window { count: quota.count(), period: self.period(quota), anchor };
-        LimitSpec { origin: origin.clone(), kind }
+        let kind = LimitKind::Window { count: quota.count(), period: self.period(quota), anchor, grain: Nanos::ZERO };
+        LimitSpec { origin: origin.clone(), kind, charge: Charge::Requests }
     }
 
     /// What one `overall` or `per_key` with its concurrency cap enforces.
@@ -47,8 +47,8 @@ impl Model {
 }
 
 fn cap(count: u32, origin: &Origin) -> LimitSpec {
-    let kind = LimitKind::Window { count, period: Nanos::ZERO, anchor: Anchor::End };
-    LimitSpec { origin: origin.clone(), kind }
+    let kind = LimitKind::Window { count, period: Nanos::ZERO, anchor: Anchor::End, grain: Nanos::ZERO };
+    LimitSpec { origin: origin.clone(), kind, charge: Charge::Attempt }
 }
 
 /// Compiles rules that were checked; of others it makes a plan that nobody sees.
@@ -98,10 +98,10 @@ pub(super) fn plan(model: &Model) -> Plan {
         let own = shared.group(model, &rule.caps.overall, rule.caps.concurrency, own, BTreeSet::new());
         let at = lane_of(rule);
         let mut groups = [Vec::new(), Vec::new()];
-        let names = rule.under.limits.iter().filter_map(|name| named.get(name));
+        let budgets = rule.under.limits.iter().filter_map(|name| named.get(name));
         for (kind, under) in [rule.under.overall, rule.under.per_key].into_iter().enumerate() {
             groups[kind].extend(under.then_some(file[kind]));
-            groups[kind].extend(names.clone().map(|groups| groups[kind]));
+            groups[kind].extend(budgets.clone().map(|budget| budget[kind]));
         }
         let [mut all, each] = groups;
         all.extend([own, caps[at]]);
@@ -120,6 +120,7 @@ pub(super) fn plan(model: &Model) -> Plan {
         shared_limits: shared.limits.into(),
         lease: LEASE,
         max_hold: MAX_HOLD,
+        fair_by: Charge::Requests,
     }
 }
 
@@ -142,8 +143,6 @@ fn rule_plan(
         shared,
         key_pace,
         shared_pace,
-        under_overall: rule.under.overall,
-        under_per_key: rule.under.per_key,
         ordered: rule.ordered,
         queue: rule.queue,
         overflow: rule.overflow,
@@ -231,7 +230,7 @@ impl Side {
                     self.clocks += 1;
                     self.clocks - 1
                 });
-                paces.push(PaceRef { clock, interval });
+                paces.push(PaceRef { clock, interval, charge: Charge::Requests });
             }
         }
         (refs.into(), paces.into())

@@ -33,7 +33,9 @@ pub(super) fn parse(text: &str) -> Result<Nanos, Finding> {
                 return Err(wording::too_long(quote(text)));
             }
             Err(humantime::DurationError::UnknownUnit { unit, .. }) => {
-                return Err(invalid().did_you_mean(nearest(&unit, UNITS.iter().copied())));
+                let near = nearest(&unit, UNITS.iter().copied()).map(str::to_owned);
+                let forgotten = unit.is_empty().then(|| format!("{}s", text.trim()));
+                return Err(invalid().did_you_mean(forgotten.or(near)));
             }
             Err(_) => return Err(invalid()),
         };
@@ -52,21 +54,21 @@ pub(super) fn parse(text: &str) -> Result<Nanos, Finding> {
 /// Writes `span` in the largest unit that says it exactly, but up to two minutes in seconds.
 pub(super) fn format(span: Nanos) -> String {
     let nanos = span.get();
-    if nanos % 1_000 != 0 {
+    if !nanos.is_multiple_of(1_000) {
         return format!("{nanos}ns");
     }
-    if nanos % 1_000_000 != 0 {
+    if !nanos.is_multiple_of(1_000_000) {
         return format!("{}us", nanos / 1_000);
     }
-    if nanos % 1_000_000_000 != 0 {
+    if !nanos.is_multiple_of(1_000_000_000) {
         return format!("{}ms", nanos / 1_000_000);
     }
     let secs = nanos / 1_000_000_000;
-    if secs <= 120 || secs % 60 != 0 {
+    if secs <= 120 || !secs.is_multiple_of(60) {
         format!("{secs}s")
-    } else if secs % 3_600 != 0 {
+    } else if !secs.is_multiple_of(3_600) {
         format!("{}m", secs / 60)
-    } else if secs % 86_400 != 0 {
+    } else if !secs.is_multiple_of(86_400) {
         format!("{}h", secs / 3_600)
     } else {
         format!("{}day", secs / 86_400)
@@ -117,7 +119,7 @@ mod tests {
             ("", FindingCode::InvalidDuration, None),
             ("   ", FindingCode::InvalidDuration, None),
             ("s", FindingCode::InvalidDuration, None),
-            ("5", FindingCode::InvalidDuration, None),
+            ("5", FindingCode::InvalidDuration, Some("5s")),
             ("-5s", FindingCode::InvalidDuration, None),
             ("5 m sec", FindingCode::InvalidDuration, None),
             ("0.5ns", FindingCode::InvalidDuration, None),

@@ -5,6 +5,8 @@
 //! code ------------^                              --write--> text
 //! ```
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod builder;
 mod check;
 mod compile;

@@ -65,7 +65,17 @@ pub(super) struct CheckedCaps {
     pub(super) key_concurrency: Option<u32>,
 }
 
-/// One of the checked rules.
+/// One of the checked rules, with defaults filled in.
+///
+/// ```
+/// use request_balancer::Rules;
+///
+/// let rules: Rules = "[rules.group]\nper_key = '20/60s'\nunder = ['overall']".parse()?;
+/// let group = rules.rule("group").unwrap();
+/// assert_eq!((group.priority(), group.weight(), group.queue()), (1, 1, None));
+/// assert!(group.is_under("overall") && !group.is_under("per_key"));
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedRule {
     pub(super) name: Arc<str>,
@@ -176,10 +186,11 @@ impl Rules {
     /// All findings at once, if one of them is an error; one with the code `unreadable-file` if there is no such file
     /// or it is not UTF-8 text.
     ///
-    /// ```no_run
+    /// ```
     /// use request_balancer::Rules;
     ///
-    /// let rules = Rules::from_file("telegram.toml")?;
+    /// let rules = Rules::from_file("examples/rules/telegram.toml")?;
+    /// assert_eq!(rules.names().collect::<Vec<_>>(), ["individual", "group", "broadcast"]);
     /// # Ok::<(), request_balancer::Findings>(())
     /// ```
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Findings> {

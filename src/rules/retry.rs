@@ -125,28 +125,31 @@ impl Retry {
 
     /// `base` with what differs. Values that no policy can have are brought to the nearest that one can.
     pub(crate) fn over(&self, base: &RetryPolicy) -> RetryPolicy {
-        fn or<T: Copy>(own: &Option<At<T>>, base: T) -> T {
-            own.as_ref().map_or(base, |at| at.value)
+        fn or<T: Copy>(own: Option<At<T>>, base: T) -> T {
+            own.map_or(base, |at| at.value)
         }
-        let jitter = or(&self.jitter, base.jitter);
+        let jitter = or(self.jitter, base.jitter);
         RetryPolicy {
-            attempts: or(&self.attempts, base.attempts).max(1),
-            backoff: or(&self.backoff, base.backoff),
-            max_delay: or(&self.max_delay, base.max_delay),
+            attempts: or(self.attempts, base.attempts).max(1),
+            backoff: or(self.backoff, base.backoff),
+            max_delay: or(self.max_delay, base.max_delay),
             jitter: if jitter.is_nan() { base.jitter } else { jitter.clamp(0.0, 1.0) },
-            min_wait: or(&self.min_wait, base.min_wait),
-            bare_wait: or(&self.bare_wait, base.bare_wait),
+            min_wait: or(self.min_wait, base.min_wait),
+            bare_wait: or(self.bare_wait, base.bare_wait),
             waits: self.waits.unwrap_or(base.waits),
-            ceiling: or(&self.ceiling, base.ceiling),
-            total_wait: or(&self.total_wait, base.total_wait),
+            ceiling: or(self.ceiling, base.ceiling),
+            total_wait: or(self.total_wait, base.total_wait),
             hold: self.hold.unwrap_or(base.hold),
             order: self.order.unwrap_or(base.order),
         }
     }
 }
 
+/// Makes what a preset stands for.
+type Preset = fn() -> Retry;
+
 /// The names of the presets in the rules file.
-pub(super) const PRESETS: &[(&str, fn() -> Retry)] =
+pub(super) const PRESETS: &[(&str, Preset)] =
     &[("none", Retry::none), ("aggressive", Retry::aggressive), ("patient", Retry::patient)];
 
 pub(super) const HOLDS: &[(&str, Scope)] = &[

@@ -5,6 +5,9 @@ use super::finding::{Finding, FindingCode};
 /// Found text in backticks, cut to a readable length.
 pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
+    if text.is_empty() {
+        return "empty text".to_owned();
+    }
     let shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     // `escape_debug` guards quotes for string literals; between backticks they need none.
     let shown = shown.replace("\\\"", "\"").replace("\\'", "'");
@@ -31,7 +34,11 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
     let found: String = found.chars().take(64).flat_map(char::to_lowercase).collect();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&found, candidate), candidate))
+        .map(|candidate| {
+            // One slip of the finger is near even where it changes much of a short name.
+            let slip = candidate.len() >= 3 && strsim::osa_distance(&found, candidate) <= 1;
+            (strsim::jaro_winkler(&found, candidate).max(if slip { NEAR } else { 0.0 }), candidate)
+        })
         .filter(|(score, _)| *score >= NEAR)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
@@ -74,6 +81,11 @@ pub(super) fn two_meanings(one: &str, other: &str) -> Finding {
 
 pub(super) fn too_long(found: impl Into<String>) -> Finding {
     Finding::new(FindingCode::DurationTooLong, found, "less than 584 years")
+}
+
+/// A length of time from code arrives cut to the longest there is.
+pub(super) fn too_long_in_code(what: &str) -> Finding {
+    too_long(format!("{what} of 584 years or more"))
 }
 
 pub(super) fn duplicate_name(name: &str, what: &str) -> Finding {

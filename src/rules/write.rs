@@ -28,17 +28,14 @@ impl Model {
         }
         let mut text = top.lines();
         let mut section = |heading: &str, fields: Fields| {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&format!("[{heading}]\n"));
-            text.push_str(&fields.lines());
+            let gap = if text.is_empty() { "" } else { "\n" };
+            write!(text, "{gap}[{heading}]\n{}", fields.lines())
         };
         let mut rules = Fields::default();
         for rule in &self.rules {
             rules.raw(&rule.name, &rule.value(&self.retry)?)?;
         }
-        section("rules", rules);
+        section("rules", rules)?;
         if !self.limits.is_empty() {
             let mut limits = Fields::default();
             for limit in &self.limits {
@@ -46,14 +43,14 @@ impl Model {
                 fields.caps(&limit.caps)?;
                 limits.raw(&limit.name, &fields.inline())?;
             }
-            section("limits", limits);
+            section("limits", limits)?;
         }
         for lane in &self.lanes {
-            section(&format!("lanes.{}", lane.priority), lane.fields()?);
+            section(&format!("lanes.{}", lane.priority), lane.fields()?)?;
         }
         let retry = retry(&self.retry, &RetryPolicy::default())?;
         if !retry.list.is_empty() {
-            section("retry", retry);
+            section("retry", retry)?;
         }
         Ok(text)
     }
@@ -211,12 +208,7 @@ impl Fields {
     }
 
     fn lines(&self) -> String {
-        let mut text = String::new();
-        for (name, value) in &self.list {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name} = {value}");
-        }
-        text
+        self.list.iter().flat_map(|(name, value)| [name, " = ", value, "\n"]).collect()
     }
 
     fn inline(&self) -> String {

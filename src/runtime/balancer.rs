@@ -60,7 +60,7 @@ impl Balancer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn run<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, Told<F, Fut, Unclassified>>
+    pub fn run<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Told<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Outcome<T, E>>,
@@ -69,7 +69,7 @@ impl Balancer {
     }
 
     /// The same as [`run`](Self::run) for an `f` that returns a plain result, whose error says itself what it means.
-    pub fn call<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, Plain<F, Fut, Unclassified>>
+    pub fn call<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
@@ -234,7 +234,7 @@ impl RuleHandle {
     }
 
     /// As [`Balancer::run`].
-    pub fn run<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, Told<F, Fut, Unclassified>>
+    pub fn run<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Told<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Outcome<T, E>>,
@@ -243,7 +243,7 @@ impl RuleHandle {
     }
 
     /// As [`Balancer::call`].
-    pub fn call<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, Plain<F, Fut, Unclassified>>
+    pub fn call<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,

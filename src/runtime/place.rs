@@ -34,7 +34,6 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     shared: H,
     key: Key,
     rule: RuleId,
-    record: KeyId,
     stage: Stage,
     wishes: Wishes,
     spent: Spent,
@@ -49,13 +48,20 @@ enum Stage {
     /// Refused before it could ask.
     Hopeless(Box<Refused>),
     Outside,
-    Waiting(RequestId),
+    Waiting(Known),
     Running {
-        id: RequestId,
+        known: Known,
         watcher: Watcher,
     },
     /// The machine does not know it any more.
     Over,
+}
+
+/// What the machine calls the request and its key.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    id: RequestId,
+    record: KeyId,
 }
 
 /// Which waker the machine has of a running attempt, in two words: enough to see that it is still the right one, as the
@@ -76,7 +82,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             shared,
             key,
             rule,
-            record: KeyId::NONE,
             stage,
             wishes,
             spent: Spent::default(),
@@ -134,7 +139,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     Ok(()) => {}
                     Err(reason) => return Poll::Ready(Err(reason)),
                 },
-                Stage::Waiting(id) => return self.take_up(id, context),
+                Stage::Waiting(known) => return self.take_up(known, context),
                 Stage::Running { .. } => return Poll::Ready(Ok(())),
                 Stage::Over => return Poll::Ready(Err(Refused::Aborted)),
             }
@@ -144,19 +149,21 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
         let is_permit = self.is_permit;
-        let entered = self.knock(|state, now, record, rule, entry| {
+        let ancestors = self.shared().ancestors();
+        let entered = self.knock(&ancestors, |state, now, record, rule, entry| {
             let entered = state.machine.enter(now, record, rule, entry)?;
             if let Enter::Started(_) = entered {
                 state.began(is_permit);
             }
-            Ok(entered)
+            Ok((entered, record))
         })?;
         match entered {
-            Enter::Started(id) => self.begin(id, Nanos::ZERO),
-            Enter::Waiting(id) => {
-                self.stage = Stage::Waiting(id);
+            (Enter::Started(id), record) => self.begin(Known { id, record }, Nanos::ZERO),
+            (Enter::Waiting(id), record) => {
+                let known = Known { id, record };
+                self.stage = Stage::Waiting(known);
                 if self.wishes.fail_fast {
-                    return Err(self.not_now(id));
+                    return Err(self.not_now(known));
                 }
             }
         }
@@ -166,24 +173,27 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Enters without starting; `waker` is woken at the grant, which may have been given already.
     pub(crate) fn enter_in_line(&mut self, waker: Waker) -> Result<(), Refused> {
         let mut waker = Some(waker);
-        let (id, granted) = self.knock(|state, now, record, rule, entry| {
+        // Nobody waits for it yet: an attempt may well leave something behind that starts after it.
+        let (known, granted) = self.knock(&[], |state, now, record, rule, entry| {
             let id = state.machine.enqueue(now, record, rule, entry)?;
             if let Some(waker) = waker.take() {
                 state.machine.set_waker(id, waker);
             }
             state.machine.dispatch(now);
-            Ok((id, state.machine.is_granted(id)))
+            Ok((Known { id, record }, state.machine.is_granted(id)))
         })?;
-        self.stage = Stage::Waiting(id);
+        self.stage = Stage::Waiting(known);
         if self.wishes.fail_fast && !granted {
-            return Err(self.not_now(id));
+            return Err(self.not_now(known));
         }
         Ok(())
     }
 
     /// Looks how it stands in line: whether it was granted, or else that `waker` is woken when something becomes of it.
     pub(crate) fn look(&mut self, runtime: Id, waker: impl FnOnce() -> Waker) -> Result<bool, Refused> {
-        let Stage::Waiting(id) = self.stage else { return Ok(false) };
+        let Stage::Waiting(known) = self.stage else { return Ok(false) };
+        let id = known.id;
+        let is_permit = self.is_permit;
         let mut waker = Some(waker());
         let mut old = None;
         let look = self.shared().with(|state, now| {
@@ -198,19 +208,19 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     }
                     Look::Settled
                 }
-                claim => Look::of(claim),
+                claim => Look::of(claim, || state.began(is_permit)),
             }
         });
         match look {
             Look::Granted => Ok(true),
             Look::Settled | Look::Stranger => Ok(false),
             Look::Started(waited) => {
-                self.begin(id, waited);
+                self.begin(known, waited);
                 Ok(true)
             }
-            Look::Refused { why, waited } => Err(self.refused(why, waited)),
+            Look::Refused { why, waited } => Err(self.refused(known, why, waited)),
             Look::Undriven => {
-                self.stranded(id);
+                self.leave(known);
                 Err(Refused::Aborted)
             }
         }
@@ -218,17 +228,17 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Refuses it if it waits for a slot of an attempt that is being polled on this thread.
     pub(crate) fn check_nesting(&mut self) -> Result<(), Refused> {
-        let Stage::Waiting(id) = self.stage else { return Ok(()) };
+        let Stage::Waiting(known) = self.stage else { return Ok(()) };
         let ancestors = self.shared().ancestors();
         if ancestors.is_empty() {
             return Ok(());
         }
-        let (rule, record) = (self.rule, self.record);
+        let (rule, Known { id, record }) = (self.rule, known);
         let hopeless = self
             .shared()
             .with(|state, _| !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, &ancestors));
         if hopeless {
-            self.leave(id);
+            self.leave(known);
             return Err(Refused::WouldDeadlock);
         }
         Ok(())
@@ -237,7 +247,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
     pub(crate) fn polling<R>(&self, poll: impl FnOnce() -> R) -> R {
         match self.stage {
-            Stage::Running { id, .. } => self.shared().polling(id, poll),
+            Stage::Running { known, .. } => self.shared().polling(known.id, poll),
             Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => poll(),
         }
     }
@@ -245,8 +255,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Whether the running attempt was told to stop.
     pub(crate) fn is_aborted(&self) -> bool {
         match self.stage {
-            Stage::Running { id, .. } => {
-                self.shared().is_aborting() && self.shared().with(|state, _| state.machine.is_aborted(id))
+            Stage::Running { known, .. } => {
+                self.shared().is_aborting() && self.shared().with(|state, _| state.machine.is_aborted(known.id))
             }
             Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => false,
         }
@@ -254,7 +264,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
     pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
-        let Stage::Running { id, ref mut watcher } = self.stage else { return false };
+        let Stage::Running { known: Known { id, .. }, ref mut watcher } = self.stage else { return false };
         let waker = context.waker();
         let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
         if *watcher == current {
@@ -270,7 +280,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt ended and so does the request.
     pub(crate) fn finish(&mut self) {
-        if let Stage::Running { id, .. } = self.stage {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.stage = Stage::Over;
             let _waker = self.shared().with(|state, now| {
                 let waker = state.machine.take_waker(id);
@@ -284,7 +294,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt was cut off.
     pub(crate) fn cut_off(&mut self) {
-        if let Stage::Running { id, .. } = self.stage {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.stage = Stage::Over;
             let _waker = self.shared().with(|state, now| {
                 let waker = state.machine.take_waker(id);
@@ -298,12 +308,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt failed: back in line, or an end with a reason.
     pub(crate) fn fail(&mut self, kind: FailureKind, hold: Option<Scope>) -> Result<(), Refused> {
-        let Stage::Running { id, .. } = self.stage else { return Err(Refused::Aborted) };
+        let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
+        let id = known.id;
         let scope = match kind {
             FailureKind::Transient | FailureKind::Ambiguous => hold,
             FailureKind::Retry { .. } => Some(hold.unwrap_or(self.policy().hold)),
         };
-        let target = scope.map(|scope| self.target(scope));
+        let target = scope.map(|scope| self.target(scope, known.record));
         let max_wait = self.wishes.max_wait;
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
@@ -342,7 +353,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(Refused::Closed)
         });
-        self.stage = if outcome.is_ok() { Stage::Waiting(id) } else { Stage::Over };
+        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
         outcome
     }
 
@@ -350,92 +361,89 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.wishes.policy.as_deref().unwrap_or(&self.shared().rule(self.rule).retry)
     }
 
-    const fn target(&self, scope: Scope) -> Target {
+    const fn target(&self, scope: Scope, record: KeyId) -> Target {
         match scope {
             Scope::Request => Target::Request,
-            Scope::Queue => Target::Queue(self.rule, self.record),
-            Scope::Key => Target::Key(self.record),
+            Scope::Queue => Target::Queue(self.rule, record),
+            Scope::Key => Target::Key(record),
             Scope::Rule => Target::Rule(self.rule),
             Scope::Overall => Target::Overall,
         }
     }
 
-    fn begin(&mut self, id: RequestId, waited: Nanos) {
-        self.stage = Stage::Running { id, watcher: Watcher::default() };
+    fn begin(&mut self, known: Known, waited: Nanos) {
+        self.stage = Stage::Running { known, watcher: Watcher::default() };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
     }
 
-    /// Asks to be let in, in one way or another.
+    /// Asks to be let in, in one way or another, while the ancestors wait for it.
     fn knock<R>(
         &mut self,
-        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry) -> Result<R, Turned>,
+        ancestors: &[RequestId],
+        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry<'_>) -> Result<R, Turned>,
     ) -> Result<R, Refused> {
         if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
             return Err(*reason);
         }
-        let ancestors = self.shared().ancestors();
         let (rule, wishes) = (self.rule, &self.wishes);
         let shared: &Arc<Shared> = self.shared.borrow();
-        let (record, answer) = shared.with_record(&self.key, |state, now, record| {
-            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, &ancestors) {
-                return Ok((record, Err(Refused::WouldDeadlock)));
+        shared.with_record(&self.key, |state, now, record| {
+            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
+                return Ok(Err(Refused::WouldDeadlock));
             }
             if wishes.fail_fast {
                 let next = state.machine.next_start(now, rule, Some(record));
                 match NextStart::since(now, next) {
                     NextStart::Now => {}
-                    next_start => return Ok((record, Err(Refused::NotNow { next_start }))),
+                    next_start => return Ok(Err(Refused::NotNow { next_start })),
                 }
             }
             let entry = Entry {
                 cost: 1,
+                units: &[],
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };
-            ask(state, now, record, rule, entry).map(|answer| (record, Ok(answer)))
-        })?;
-        self.record = record;
-        answer
+            ask(state, now, record, rule, entry).map(Ok)
+        })?
     }
 
     /// Leaves the line it was not to stand in.
-    fn not_now(&mut self, id: RequestId) -> Refused {
-        self.leave(id);
-        Refused::NotNow { next_start: self.next_start() }
+    fn not_now(&mut self, known: Known) -> Refused {
+        self.leave(known);
+        Refused::NotNow { next_start: self.next_start(known.record) }
     }
 
     /// Leaves the line.
-    fn leave(&mut self, id: RequestId) {
+    fn leave(&mut self, known: Known) {
         self.stage = Stage::Over;
         let _waker = self.shared().with(|state, now| {
-            let waker = state.machine.take_waker(id);
-            state.machine.withdraw(now, id);
+            let waker = state.machine.take_waker(known.id);
+            state.machine.withdraw(now, known.id);
             waker
         });
     }
 
-    fn next_start(&self) -> NextStart {
-        let (rule, record) = (self.rule, self.record);
+    fn next_start(&self, record: KeyId) -> NextStart {
+        let rule = self.rule;
         self.shared().with(|state, now| NextStart::since(now, state.machine.next_start(now, rule, Some(record))))
     }
 
     /// Takes up a grant if there is one; else sees to it that it is woken.
-    fn take_up(&mut self, id: RequestId, context: &Context<'_>) -> Poll<Result<(), Refused>> {
+    fn take_up(&mut self, known: Known, context: &Context<'_>) -> Poll<Result<(), Refused>> {
         // The first look needs no new waker if the machine has this one; the second brings one along; a third is only
         // needed where no driver was at work yet.
         let mut runtime = None;
         let mut waker = None;
         let mut old = None;
         let mut tried = false;
+        let id = known.id;
+        let is_permit = self.is_permit;
         loop {
             let look = self.shared().with(|state, now| match state.machine.claim(now, id) {
-                Claim::Started { waited } => {
-                    state.began(self.is_permit);
-                    Look::Started(waited)
-                }
                 Claim::Waiting => match (&runtime, state.machine.waker(id)) {
-                    (_, Some(known)) if known.will_wake(context.waker()) => Look::Settled,
+                    (_, Some(set)) if set.will_wake(context.waker()) => Look::Settled,
                     (None, _) => Look::Stranger,
                     (Some(runtime), _) if !state.drivers.serve(*runtime) => Look::Undriven,
                     (Some(_), _) => {
@@ -445,24 +453,24 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                         Look::Settled
                     }
                 },
-                claim => Look::of(claim),
+                claim => Look::of(claim, || state.began(is_permit)),
             });
             match look {
                 Look::Started(waited) => {
-                    self.begin(id, waited);
+                    self.begin(known, waited);
                     return Poll::Ready(Ok(()));
                 }
-                Look::Refused { why, waited } => return Poll::Ready(Err(self.refused(why, waited))),
+                Look::Refused { why, waited } => return Poll::Ready(Err(self.refused(known, why, waited))),
                 Look::Settled | Look::Granted => return Poll::Pending,
                 Look::Stranger => {
-                    let Ok(current) = Handle::try_current() else { return Poll::Ready(Err(self.stranded(id))) };
+                    let Ok(current) = Handle::try_current() else { return Poll::Ready(Err(self.stranded(known))) };
                     runtime = Some(current.id());
                     waker = Some(context.waker().clone());
                 }
                 Look::Undriven => {
                     let driven = !tried && Handle::try_current().is_ok_and(|it| self.shared().start_driver(&it));
                     if !driven {
-                        return Poll::Ready(Err(self.stranded(id)));
+                        return Poll::Ready(Err(self.stranded(known)));
                     }
                     tried = true;
                 }
@@ -470,16 +478,16 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    fn stranded(&mut self, id: RequestId) -> Refused {
-        self.leave(id);
+    fn stranded(&mut self, known: Known) -> Refused {
+        self.leave(known);
         Refused::NoRuntime
     }
 
-    fn refused(&mut self, why: Why, waited: Nanos) -> Refused {
+    fn refused(&mut self, known: Known, why: Why, waited: Nanos) -> Refused {
         self.stage = Stage::Over;
         self.waited = self.waited.saturating_add(waited);
         match why {
-            Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start() },
+            Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start(known.record) },
             Why::Displaced => Refused::Displaced,
             Why::Closed => Refused::Closed,
             Why::Aborted => Refused::Aborted,
@@ -490,7 +498,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 impl<H: Borrow<Arc<Shared>>> Drop for Place<H> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::Waiting(id) => self.leave(id),
+            Stage::Waiting(known) => self.leave(known),
             Stage::Running { .. } => self.cut_off(),
             Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
         }
@@ -515,9 +523,12 @@ enum Look {
 }
 
 impl Look {
-    fn of(claim: Claim) -> Self {
+    fn of(claim: Claim, began: impl FnOnce()) -> Self {
         match claim {
-            Claim::Started { waited } => Self::Started(waited),
+            Claim::Started { waited } => {
+                began();
+                Self::Started(waited)
+            }
             Claim::Running => Self::Started(Nanos::ZERO),
             Claim::Waiting => Self::Settled,
             Claim::Refused { why, waited } => Self::Refused { why, waited },

@@ -81,7 +81,7 @@ impl<'a, C> Request<'a, C> {
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         if let Ok(rule) = self.rule {
-            let base = self.wishes.policy.as_deref().unwrap_or(&self.shared.rule(rule).retry);
+            let base = self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared.rule(rule).retry);
             self.wishes.policy = Some(Box::new(retry.over(base)));
         }
         self
@@ -107,25 +107,25 @@ impl<'a, C> Request<'a, C> {
     }
 
     /// Runs the request in place, as [`Balancer::run`](crate::Balancer::run) does.
-    pub fn run<F, Fut, T, E>(self, f: F) -> Run<'a, Told<F, Fut, C>>
+    pub fn run<F, Fut, T, E>(self, f: F) -> Run<'a, F, Fut, E, Told<C>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Outcome<T, E>>,
         C: ClassifyUnsaid<E>,
     {
         let place = Place::new(self.shared, self.rule, self.key, self.wishes);
-        Run { steps: Steps::new(place, Told::new(f, self.classifier)) }
+        Run { steps: Steps::new(place, f, Told(self.classifier)) }
     }
 
     /// Runs the request in place, as [`Balancer::call`](crate::Balancer::call) does.
-    pub fn call<F, Fut, T, E>(self, f: F) -> Run<'a, Plain<F, Fut, C>>
+    pub fn call<F, Fut, T, E>(self, f: F) -> Run<'a, F, Fut, E, Plain<C>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
         C: ClassifyPlain<E>,
     {
         let place = Place::new(self.shared, self.rule, self.key, self.wishes);
-        Run { steps: Steps::new(place, Plain::new(f, self.classifier)) }
+        Run { steps: Steps::new(place, f, Plain(self.classifier)) }
     }
 
     /// Takes its place in line now. A task is spawned on the current runtime when the request starts, and not before;
@@ -148,7 +148,7 @@ impl<'a, C> Request<'a, C> {
         E: Send + 'static,
     {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
-        ticket::submit(Steps::new(place, Told::new(f, self.classifier)))
+        ticket::submit(Steps::new(place, f, Told(self.classifier)))
     }
 
     /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,37 +16,22 @@ use super::shared::Shared;
 use crate::engine::FailureKind;
 use crate::error::{Cause, Classify, Error, Failure, Outcome, Refused, Verdict};
 
-/// What a request does once it starts. Sealed: `run`, `call` and `submit` make it of closures.
-pub trait Work {
-    /// The future of one attempt.
-    type Future: Future;
+/// Says what an attempt's end means.
+pub trait Judge<O, E> {
     /// What the request is for.
     type Value;
-    /// The caller's error.
-    type Error;
 
-    /// Begins an attempt.
-    fn begin(&mut self, attempt: Attempt) -> Self::Future;
-
-    /// Says what an attempt's end means.
-    fn judge(&self, output: <Self::Future as Future>::Output) -> Outcome<Self::Value, Self::Error>;
+    /// What this end means.
+    fn judge(&self, output: O) -> Outcome<Self::Value, E>;
 }
 
-/// A closure that says itself what its failures mean.
-#[derive(Debug)]
-pub struct Told<F, Fut, C> {
-    begin: F,
-    classifier: C,
-    future: PhantomData<fn() -> Fut>,
-}
+/// The closure says itself what its failures mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<C>(pub(crate) C);
 
-/// A closure that returns plain results.
-#[derive(Debug)]
-pub struct Plain<F, Fut, C> {
-    begin: F,
-    classifier: C,
-    future: PhantomData<fn() -> Fut>,
-}
+/// The closure returns plain results.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<C>(pub(crate) C);
 
 /// Nobody was named to classify errors: `call` asks the error itself, `run` takes what `?` passes on as final.
 #[derive(Clone, Copy, Debug)]
@@ -98,36 +82,13 @@ impl<E, C: Fn(&E) -> Verdict> ClassifyPlain<E> for By<C> {
     }
 }
 
-impl<F, Fut, C> Told<F, Fut, C> {
-    pub(crate) const fn new(begin: F, classifier: C) -> Self {
-        Self { begin, classifier, future: PhantomData }
-    }
-}
-
-impl<F, Fut, C> Plain<F, Fut, C> {
-    pub(crate) const fn new(begin: F, classifier: C) -> Self {
-        Self { begin, classifier, future: PhantomData }
-    }
-}
-
-impl<F, Fut, C, T, E> Work for Told<F, Fut, C>
-where
-    F: FnMut(Attempt) -> Fut,
-    Fut: Future<Output = Outcome<T, E>>,
-    C: ClassifyUnsaid<E>,
-{
-    type Future = Fut;
+impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
     type Value = T;
-    type Error = E;
-
-    fn begin(&mut self, attempt: Attempt) -> Fut {
-        (self.begin)(attempt)
-    }
 
     fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
         match output {
             Err(Failure { cause: Cause::Unsaid(error), hold }) => {
-                let verdict = self.classifier.verdict(&error);
+                let verdict = self.0.verdict(&error);
                 let failure = Failure::judged(error, verdict);
                 Err(Failure { hold: hold.or(failure.hold), ..failure })
             }
@@ -136,23 +97,12 @@ where
     }
 }
 
-impl<F, Fut, C, T, E> Work for Plain<F, Fut, C>
-where
-    F: FnMut(Attempt) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-    C: ClassifyPlain<E>,
-{
-    type Future = Fut;
+impl<T, E, C: ClassifyPlain<E>> Judge<Result<T, E>, E> for Plain<C> {
     type Value = T;
-    type Error = E;
-
-    fn begin(&mut self, attempt: Attempt) -> Fut {
-        (self.begin)(attempt)
-    }
 
     fn judge(&self, output: Result<T, E>) -> Outcome<T, E> {
         output.map_err(|error| {
-            let verdict = self.classifier.verdict(&error);
+            let verdict = self.0.verdict(&error);
             Failure::judged(error, verdict)
         })
     }
@@ -167,55 +117,61 @@ pin_project! {
     ///
     /// Dropped while it stands in line, it leaves without a trace. Dropped while an attempt runs, it drops the
     /// attempt's future and then gives back its concurrency slots; the start stays counted, as it is at the server.
+    // No bound connects the parameters: the compiler forgets how lifetimes belong together when it looks whether a task
+    // may be sent to another thread, and would find that `F` does not make `Fut`.
     #[must_use = "futures do nothing unless polled"]
-    pub struct Run<'a, W: Work> {
+    pub struct Run<'a, F, Fut, E, J> {
         #[pin]
-        pub(super) steps: Steps<&'a Arc<Shared>, W>,
+        pub(super) steps: Steps<&'a Arc<Shared>, F, Fut, E, J>,
     }
 }
 
-impl<W: Work> Future for Run<'_, W> {
-    type Output = Result<W::Value, Error<W::Error>>;
+impl<F, Fut, E, J> Future for Run<'_, F, Fut, E, J>
+where
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future,
+    J: Judge<Fut::Output, E>,
+{
+    type Output = Result<J::Value, Error<E>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.project().steps.poll(context)
     }
 }
 
-impl<W: Work> fmt::Debug for Run<'_, W> {
+impl<F, Fut, E, J> fmt::Debug for Run<'_, F, Fut, E, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("place", self.steps.place()).finish_non_exhaustive()
+        f.debug_struct("Run").field("place", &self.steps.place).finish_non_exhaustive()
     }
 }
 
 pin_project! {
     /// Waits for a start, runs an attempt, and again until there is an answer.
-    pub(crate) struct Steps<H: Borrow<Arc<Shared>>, W: Work> {
+    pub(crate) struct Steps<H: Borrow<Arc<Shared>>, F, Fut, E, J> {
         // Before `place`: what the attempt holds is gone before its slots are given back.
         #[pin]
-        running: Option<W::Future>,
-        place: Place<H>,
-        work: W,
-        last: Option<W::Error>,
+        running: Option<Fut>,
+        pub(super) place: Place<H>,
+        begin: F,
+        judge: J,
+        last: Option<E>,
     }
 }
 
-impl<H: Borrow<Arc<Shared>>, W: Work> Steps<H, W> {
-    pub(crate) const fn new(place: Place<H>, work: W) -> Self {
-        Self { running: None, place, work, last: None }
-    }
-
-    pub(crate) const fn place(&self) -> &Place<H> {
-        &self.place
-    }
-
-    pub(crate) const fn place_mut(&mut self) -> &mut Place<H> {
-        &mut self.place
+impl<H: Borrow<Arc<Shared>>, F, Fut, E, J> Steps<H, F, Fut, E, J> {
+    pub(crate) const fn new(place: Place<H>, begin: F, judge: J) -> Self {
+        Self { running: None, place, begin, judge, last: None }
     }
 }
 
-impl<H: Borrow<Arc<Shared>>, W: Work> Future for Steps<H, W> {
-    type Output = Result<W::Value, Error<W::Error>>;
+impl<H, F, Fut, E, J> Future for Steps<H, F, Fut, E, J>
+where
+    H: Borrow<Arc<Shared>>,
+    F: FnMut(Attempt) -> Fut,
+    Fut: Future,
+    J: Judge<Fut::Output, E>,
+{
+    type Output = Result<J::Value, Error<E>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -226,7 +182,7 @@ impl<H: Borrow<Arc<Shared>>, W: Work> Future for Steps<H, W> {
                     return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
                 }
                 let attempt = this.place.attempt();
-                match caught(|| this.work.begin(attempt)) {
+                match caught(|| (this.begin)(attempt)) {
                     Ok(future) => this.running.set(Some(future)),
                     Err(message) => {
                         this.place.finish();
@@ -253,7 +209,7 @@ impl<H: Borrow<Arc<Shared>>, W: Work> Future for Steps<H, W> {
                     return Poll::Ready(Err(Error::GaveUp { reason: Refused::Aborted, attempts, last }));
                 }
                 (End::Panicked(message), _) | (End::Output(_), Err(message)) => Err(message),
-                (End::Output(output), Ok(())) => caught(|| this.work.judge(output)),
+                (End::Output(output), Ok(())) => caught(|| this.judge.judge(output)),
             };
             let failure = match judged {
                 Ok(Ok(value)) => {

@@ -1,13 +1,13 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::Instant as TokioInstant;
 
 use super::clock::Clock;
 use super::closing::Tally;
@@ -61,7 +61,10 @@ impl Shared {
             (0..).map(RuleId).zip(&plan.rules).map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
         let anchored = |specs: &[LimitSpec]| {
-            specs.iter().any(|LimitSpec { kind: LimitKind::Window { anchor, .. }, .. }| *anchor == Anchor::End)
+            specs.iter().any(|spec| match spec.kind {
+                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
+                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
+            })
         };
         let nests = anchored(&plan.key_limits)
             || anchored(&plan.shared_limits)
@@ -170,7 +173,7 @@ impl Shared {
         let next = match instant {
             Instant::NEVER => Next::Idle,
             _ if instant <= now => Next::Now,
-            _ => Next::At(TokioInstant::now() + state.clock.until(instant).min(driver::LONGEST_SLEEP)),
+            _ => Next::At(state.clock.at(instant)),
         };
         self.carry_out(state, now);
         next
@@ -360,7 +363,8 @@ impl Errands {
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten() {
-            wake.wake();
+            // One owner's panic must not keep the others from being woken.
+            let _ = catch_unwind(AssertUnwindSafe(|| wake.wake()));
             more = true;
         }
         more

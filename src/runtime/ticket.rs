@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::run::{Steps, Work};
+use super::place::Place;
+use super::run::Steps;
 use super::shared::Shared;
 use crate::error::{Error, Refused};
 
@@ -26,9 +27,11 @@ pub struct Ticket<T, E> {
 }
 
 /// Enters the line with a request that is to run in a task on the current runtime.
-pub(super) fn submit<W>(mut steps: Steps<Arc<Shared>, W>) -> Result<Ticket<W::Value, W::Error>, Refused>
+pub(super) fn submit<S, T, E>(mut steps: S) -> Result<Ticket<T, E>, Refused>
 where
-    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
+    S: Submit<T, E>,
+    T: Send + 'static,
+    E: Send + 'static,
 {
     let runtime = Handle::try_current().map_err(|_| Refused::NoRuntime)?;
     if !steps.place().shared().start_driver(&runtime) {
@@ -37,8 +40,28 @@ where
     let (sender, answer) = oneshot::channel();
     let submitted = Arc::new(Submitted { runtime, stage: Mutex::new(Stage::Visited { woken: false }) });
     steps.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
-    submitted.settle(steps, sender);
+    submitted.settle(Box::new(steps), sender);
     Ok(Ticket { answer, submitted: Some(submitted) })
+}
+
+/// What can be submitted.
+pub(super) trait Submit<T, E>: Future<Output = Result<T, Error<E>>> + Send + 'static {
+    fn place(&self) -> &Place<Arc<Shared>>;
+
+    fn place_mut(&mut self) -> &mut Place<Arc<Shared>>;
+}
+
+impl<F, Fut, T, E, J> Submit<T, E> for Steps<Arc<Shared>, F, Fut, E, J>
+where
+    Self: Future<Output = Result<T, Error<E>>> + Send + 'static,
+{
+    fn place(&self) -> &Place<Arc<Shared>> {
+        &self.place
+    }
+
+    fn place_mut(&mut self) -> &mut Place<Arc<Shared>> {
+        &mut self.place
+    }
 }
 
 impl<T, E> Ticket<T, E> {
@@ -89,14 +112,17 @@ trait Cancel: Send + Sync {
 }
 
 /// A request between its submission and the start of its task: its own waker while it stands in line.
-struct Submitted<W: Work> {
+struct Submitted<S, T, E> {
     runtime: Handle,
     /// Never locked while the machine is called: that may wake this very request.
-    stage: Mutex<Stage<W>>,
+    stage: Mutex<Stage<S, T, E>>,
 }
 
-enum Stage<W: Work> {
-    InLine(Box<InLine<W>>),
+enum Stage<S, T, E> {
+    InLine {
+        steps: Box<S>,
+        sender: Sender<T, E>,
+    },
     /// Somebody has taken it out to look after it.
     Visited {
         woken: bool,
@@ -105,29 +131,21 @@ enum Stage<W: Work> {
     Over,
 }
 
-type Sender<W> = oneshot::Sender<Result<<W as Work>::Value, Error<<W as Work>::Error>>>;
+type Sender<T, E> = oneshot::Sender<Result<T, Error<E>>>;
 
-struct InLine<W: Work> {
-    steps: Steps<Arc<Shared>, W>,
-    sender: Sender<W>,
-}
-
-impl<W> Submitted<W>
-where
-    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
-{
+impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Submitted<S, T, E> {
     /// Puts it back where it was taken from, unless its ticket was dropped meanwhile; looks after it if it was woken
     /// meanwhile.
-    fn settle(self: &Arc<Self>, steps: Steps<Arc<Shared>, W>, sender: Sender<W>) {
-        let in_line = Box::new(InLine { steps, sender });
+    fn settle(self: &Arc<Self>, steps: Box<S>, sender: Sender<T, E>) {
+        let in_line = Stage::InLine { steps, sender };
         let woken = {
             let mut stage = self.lock();
             match *stage {
                 Stage::Visited { woken } => {
-                    *stage = Stage::InLine(in_line);
+                    *stage = in_line;
                     woken
                 }
-                Stage::InLine(_) | Stage::Running(_) | Stage::Over => return,
+                Stage::InLine { .. } | Stage::Running(_) | Stage::Over => return,
             }
         };
         if woken {
@@ -142,7 +160,7 @@ where
         let in_line = {
             let mut stage = self.lock();
             match &mut *stage {
-                Stage::InLine(_) => std::mem::replace(&mut *stage, Stage::Visited { woken: false }),
+                Stage::InLine { .. } => std::mem::replace(&mut *stage, Stage::Visited { woken: false }),
                 Stage::Visited { woken } => {
                     *woken = true;
                     return;
@@ -150,8 +168,7 @@ where
                 Stage::Running(_) | Stage::Over => return,
             }
         };
-        let Stage::InLine(in_line) = in_line else { return };
-        let InLine { mut steps, sender } = *in_line;
+        let Stage::InLine { mut steps, sender } = in_line else { return };
         let place = steps.place_mut();
         let checked = if nested { place.check_nesting() } else { Ok(()) };
         let looked = checked.and_then(|()| place.look(self.runtime.id(), || Waker::from(Arc::clone(self))));
@@ -166,12 +183,12 @@ where
         }
     }
 
-    fn spawn(&self, steps: Steps<Arc<Shared>, W>, sender: Sender<W>) {
+    fn spawn(&self, steps: Box<S>, sender: Sender<T, E>) {
         if matches!(*self.lock(), Stage::Over) {
             return;
         }
         let task = self.runtime.spawn(async move {
-            let answer = steps.await;
+            let answer = Box::into_pin(steps).await;
             let _ = sender.send(answer);
         });
         let handle = task.abort_handle();
@@ -184,32 +201,26 @@ where
         }
     }
 
-    fn leave(&self, next: Stage<W>) -> Stage<W> {
+    fn leave(&self, next: Stage<S, T, E>) -> Stage<S, T, E> {
         std::mem::replace(&mut *self.lock(), next)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Stage<W>> {
+    fn lock(&self) -> MutexGuard<'_, Stage<S, T, E>> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<W> Wake for Submitted<W>
-where
-    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
-{
+impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Wake for Submitted<S, T, E> {
     fn wake(self: Arc<Self>) {
         self.visit(false);
     }
 }
 
-impl<W> Cancel for Submitted<W>
-where
-    W: Work<Future: Send, Value: Send, Error: Send> + Send + 'static,
-{
+impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Cancel for Submitted<S, T, E> {
     fn cancel(&self) {
         match self.leave(Stage::Over) {
             // Leaving the line is what its drop does.
-            Stage::InLine(in_line) => drop(in_line),
+            Stage::InLine { steps, .. } => drop(steps),
             Stage::Running(task) => task.abort(),
             Stage::Visited { .. } | Stage::Over => {}
         }
@@ -217,7 +228,7 @@ where
 
     fn check(self: Arc<Self>) -> bool {
         let nested = match &*self.lock() {
-            Stage::InLine(in_line) => !in_line.steps.place().shared().ancestors().is_empty(),
+            Stage::InLine { steps, .. } => !steps.place().shared().ancestors().is_empty(),
             Stage::Visited { .. } | Stage::Running(_) | Stage::Over => false,
         };
         if nested {

@@ -72,7 +72,7 @@ impl World {
         self.enqueue_as(rule, key, Manner::Prompt, Entry::default())
     }
 
-    pub(crate) fn enqueue_as(&mut self, rule: &str, key: u64, manner: Manner, entry: Entry) -> usize {
+    pub(crate) fn enqueue_as(&mut self, rule: &str, key: u64, manner: Manner, entry: Entry<'_>) -> usize {
         let (rule, id) = (self.rule(rule), self.key(key));
         let entered = self.scheduler.enqueue(self.now, id, rule, entry);
         let id = match entered {
@@ -95,7 +95,7 @@ impl World {
         self.enter_as(rule, key, Manner::Prompt, Entry::default())
     }
 
-    pub(crate) fn enter_as(&mut self, rule: &str, key: u64, manner: Manner, entry: Entry) -> usize {
+    pub(crate) fn enter_as(&mut self, rule: &str, key: u64, manner: Manner, entry: Entry<'_>) -> usize {
         let rule = self.rule(rule);
         let entered = loop {
             let id = self.key(key);

@@ -16,6 +16,8 @@ pub(crate) struct Spec {
     pub(crate) count: u32,
     pub(crate) period: Nanos,
     pub(crate) anchor: Anchor,
+    /// Starts are written down at the next multiple of this; zero: as they are.
+    pub(crate) grain: Nanos,
 }
 
 /// The state of one window.
@@ -73,10 +75,15 @@ impl Window {
         debug_assert!(
             {
                 self.log.forget(now, spec.period);
-                self.log.used() + self.outstanding <= spec.count
+                u64::from(self.log.used()) + u64::from(self.outstanding) <= u64::from(spec.count)
             },
             "granted over {spec:?}: {self:?}"
         );
+    }
+
+    /// A request is outstanding, whether there is room for it or not.
+    pub(crate) const fn owe(&mut self, cost: u32) {
+        self.outstanding += cost;
     }
 
     /// Its attempt begins.
@@ -100,6 +107,15 @@ impl Window {
         self.outstanding -= cost;
     }
 
+    /// A start at `at`, if it still counts, cost `actual` instead of `cost`. More than was asked for may go over the
+    /// count; whoever comes next waits for it.
+    pub(crate) fn settle(&mut self, spec: Spec, at: Instant, cost: u32, actual: u32) {
+        match spec.anchor {
+            Anchor::Start => self.log.settle(spec.written(at), cost, actual),
+            Anchor::End => self.outstanding = self.outstanding - cost + actual,
+        }
+    }
+
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&mut self, spec: Spec, now: Instant, ahead: u64, cost: u32) -> Ask {
         self.log.forget(now, spec.period);
@@ -120,6 +136,24 @@ impl Window {
         Ask::At(base.saturating_add(spec.period.saturating_mul(rounds)))
     }
 
+    /// The starts that it knows, oldest first.
+    pub(crate) fn starts(&self) -> Vec<(Instant, u32)> {
+        match &self.log {
+            Log::Empty => Vec::new(),
+            Log::One { at, cost } => vec![(*at, *cost)],
+            Log::Many(ring) => ring.starts.iter().copied().collect(),
+        }
+    }
+
+    /// Counts starts that another window knows.
+    pub(crate) fn remember(&mut self, spec: Spec, starts: &[(Instant, u32)]) {
+        if !spec.period.is_zero() {
+            for &(at, cost) in starts {
+                self.log.push(at, cost);
+            }
+        }
+    }
+
     /// When nothing is left of it. `None` while something is outstanding.
     pub(crate) fn free_at(&self, spec: Spec) -> Option<Instant> {
         (self.outstanding == 0).then(|| self.log.newest().map_or(Instant::ZERO, |at| at.saturating_add(spec.period)))
@@ -129,7 +163,17 @@ impl Window {
         self.outstanding -= cost;
         if !spec.period.is_zero() {
             self.log.forget(now, spec.period);
-            self.log.push(now, cost);
+            self.log.push(spec.written(now), cost);
+        }
+    }
+}
+
+impl Spec {
+    /// The instant at which a start is written down: never before it.
+    const fn written(self, at: Instant) -> Instant {
+        match self.grain.get() {
+            0 => at,
+            grain => Instant::from_nanos(at.as_nanos().div_ceil(grain).saturating_mul(grain)),
         }
     }
 }
@@ -192,6 +236,24 @@ impl Log {
         }
     }
 
+    fn settle(&mut self, at: Instant, cost: u32, actual: u32) {
+        match self {
+            Self::Empty => {}
+            Self::One { at: start, cost: before } => {
+                if *start == at {
+                    *before = before.saturating_sub(cost).saturating_add(actual);
+                }
+            }
+            Self::Many(ring) => {
+                let Ok(position) = ring.starts.binary_search_by_key(&at, |&(start, _)| start) else { return };
+                let before = &mut ring.starts[position].1;
+                let after = before.saturating_sub(cost).saturating_add(actual);
+                ring.used = ring.used.saturating_sub(*before).saturating_add(after);
+                *before = after;
+            }
+        }
+    }
+
     /// The start with which the oldest `units` of cost have left: they are free one period after it.
     fn freed(&self, units: u64) -> Instant {
         match self {
@@ -215,7 +277,7 @@ impl Log {
 mod tests {
     use super::*;
 
-    const SECOND: Spec = Spec { count: 2, period: Nanos::from_secs(1), anchor: Anchor::Start };
+    const SECOND: Spec = Spec { count: 2, period: Nanos::from_secs(1), anchor: Anchor::Start, grain: Nanos::ZERO };
 
     fn at(millis: u64) -> Instant {
         Instant::from_millis(millis)
@@ -258,7 +320,7 @@ mod tests {
 
     #[test]
     fn without_a_period_it_is_a_concurrency_cap() {
-        let spec = Spec { count: 1, period: Nanos::ZERO, anchor: Anchor::End };
+        let spec = Spec { count: 1, period: Nanos::ZERO, anchor: Anchor::End, grain: Nanos::ZERO };
         let mut window = Window::default();
         start(&mut window, spec, at(0));
         assert_eq!(window.ask(spec, at(9_000), 1, 0), Ask::Busy);
@@ -269,7 +331,7 @@ mod tests {
 
     #[test]
     fn counted_from_the_end_it_is_free_one_period_after_the_end() {
-        let spec = Spec { count: 1, period: Nanos::from_secs(1), anchor: Anchor::End };
+        let spec = Spec { count: 1, period: Nanos::from_secs(1), anchor: Anchor::End, grain: Nanos::ZERO };
         let mut window = Window::default();
         start(&mut window, spec, at(0));
         assert_eq!(window.ask(spec, at(3_000), 1, 0), Ask::Busy);
@@ -279,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_reserve_is_left_free_but_never_shuts_a_request_out() {
-        let spec = Spec { count: 50, period: Nanos::from_secs(1), anchor: Anchor::Start };
+        let spec = Spec { count: 50, period: Nanos::from_secs(1), anchor: Anchor::Start, grain: Nanos::ZERO };
         let mut window = Window::default();
         assert_eq!(window.ask(spec, at(0), 50, 1), Ask::Room);
         window.grant(spec, at(0), 49);

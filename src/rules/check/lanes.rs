@@ -33,7 +33,7 @@ impl Checker<'_> {
             let finding = wording::out_of_range(&format!("{part}/{of}"), "a share from 0 to 1");
             self.push(finding, join(path, "share"), place);
         }
-        let pace = lane.pace.unwrap_or(Pace::default().into());
+        let pace = lane.pace.unwrap_or_else(|| Pace::default().into());
         if let Pace::UpTo(horizon) = pace.value {
             let path = join(path, "pace");
             self.span(Some(&At { value: horizon, place: pace.place }), &path);
@@ -86,7 +86,7 @@ impl Checker<'_> {
             if u64::from(*part) * count > u64::from(*of) && part <= of {
                 let found = format!("a share of {part}/{of} with {count} lanes");
                 let finding = Finding::new(FindingCode::UnmeetableShare, found, format!("up to 1/{count}"));
-                self.push(finding, self.share_path(*priority), self.share_place(*priority));
+                self.push(finding, share_path(*priority), self.share_place(*priority));
             }
         }
         let (half, sum) = lanes.iter().skip(1).fold((1_u128 << 95, 0_u128), |(half, sum), lane| {
@@ -96,12 +96,8 @@ impl Checker<'_> {
         if let (true, Some(lowest)) = (sum > half, lanes.last()) {
             let found = format!("shares of the lanes below {} that are more than a half together", lanes[0].priority);
             let finding = Finding::new(FindingCode::SharesTooLarge, found, "up to 1/2 together");
-            self.push(finding, self.share_path(lowest.priority), self.share_place(lowest.priority));
+            self.push(finding, share_path(lowest.priority), self.share_place(lowest.priority));
         }
-    }
-
-    fn share_path(&self, priority: u32) -> String {
-        join(&join("lanes", &priority.to_string()), "share")
     }
 
     fn share_place(&self, priority: u32) -> Option<Place> {
@@ -112,4 +108,8 @@ impl Checker<'_> {
     fn lane_place(&self, priority: u32) -> Option<Place> {
         self.builder.lanes.iter().find(|(number, _)| number.value == priority).and_then(|(number, _)| number.place)
     }
+}
+
+fn share_path(priority: u32) -> String {
+    join(&join("lanes", &priority.to_string()), "share")
 }

@@ -16,26 +16,30 @@ struct Rate {
     /// With the margin.
     period: u128,
     path: String,
+    /// Which of the list it is.
+    nth: usize,
 }
 
 impl Rate {
     /// That of the tightest quota of the list.
-    fn of(quotas: &[Quota], model: &Model, path: impl FnOnce() -> String) -> Option<Self> {
-        let (quota, period) = quotas
-            .iter()
-            .map(|quota| (*quota, u128::from(model.period(quota).get())))
-            .min_by(|a, b| compare(a.0.count(), a.1, b.0.count(), b.1))?;
-        Some(Self { quota, period, path: path() })
+    fn of(quotas: &[Quota], model: &Model, path: &str, name: &str) -> Option<Self> {
+        let rate = |(nth, quota): (usize, &Quota)| Self {
+            quota: *quota,
+            period: model.period(quota).get().into(),
+            path: String::new(),
+            nth,
+        };
+        let tightest = quotas.iter().enumerate().map(rate).min_by(Self::cmp)?;
+        let list = join(path, name);
+        let path = if quotas.len() > 1 { format!("{list}[{}]", tightest.nth) } else { list };
+        Some(Self { path, ..tightest })
     }
 
+    /// Exact: counts are below 2^32 and periods below 2^64.
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(self.quota.count(), self.period, other.quota.count(), other.period)
+        let own = u128::from(self.quota.count()) * other.period;
+        own.cmp(&(u128::from(other.quota.count()) * self.period))
     }
-}
-
-/// Compares two rates: exact, for counts below 2^32 and periods below 2^64.
-fn compare(count: u32, period: u128, other_count: u32, other_period: u128) -> Ordering {
-    (u128::from(count) * other_period).cmp(&(u128::from(other_count) * period))
 }
 
 /// The rates of what is outside the rules.
@@ -64,7 +68,7 @@ impl Checker<'_> {
             let lists = caps.map(|caps| [&caps.overall, &caps.per_key]);
             for (kind, found) in findings.into_iter().enumerate() {
                 let Some((finding, rate)) = found else { continue };
-                let place = lists.and_then(|lists| lists[kind].first()).and_then(|quota| quota.place);
+                let place = lists.and_then(|lists| lists[kind].get(rate.nth)).and_then(|quota| quota.place);
                 self.push(finding, &rate.path, place);
             }
         }
@@ -103,17 +107,17 @@ impl Outer {
 
 /// The rates of `overall` and `per_key`.
 fn rates(caps: &CheckedCaps, model: &Model, path: &str) -> [Option<Rate>; 2] {
-    [Rate::of(&caps.overall, model, || join(path, "overall")), Rate::of(&caps.per_key, model, || join(path, "per_key"))]
+    [Rate::of(&caps.overall, model, path, "overall"), Rate::of(&caps.per_key, model, path, "per_key")]
 }
 
 /// Whether one of the `outer` rates is below `own`: the finding about the lowest of them.
 fn unreachable<'a>(own: Option<&'a Rate>, outer: impl Iterator<Item = &'a Rate>) -> Option<(Finding, &'a Rate)> {
     let own = own?;
-    let tightest = outer.min_by(|a, b| a.cmp(b))?;
+    let tightest = outer.min_by(|a, b| Rate::cmp(a, b))?;
     if own.cmp(tightest) != Ordering::Greater {
         return None;
     }
     let found = format!("`{}`, a rate above that of `{}`", own.quota, tightest.path);
-    let allowed = format!("up to the rate of `{}`, or another `under`", tightest.quota);
+    let allowed = format!("up to the rate of `{}`", tightest.quota);
     Some((Finding::new(FindingCode::UnreachableRate, found, allowed), own))
 }

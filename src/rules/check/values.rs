@@ -28,10 +28,10 @@ pub(in crate::rules) fn quota(quota: &Quota, push: &mut dyn FnMut(Finding)) {
         push(wording::zero(format!("{shown}, a period of zero"), "a period longer than zero"));
     }
     if quota.nanos() == Nanos::MAX {
-        push(wording::too_long(format!("a period of {}", duration::format(quota.nanos()))));
+        push(wording::too_long_in_code("a period"));
     }
     if quota.margin_nanos() == Some(Nanos::MAX) {
-        push(wording::too_long(format!("a margin of {}", duration::format(Nanos::MAX))));
+        push(wording::too_long_in_code("a margin"));
     }
 }
 
@@ -42,8 +42,8 @@ fn short(quota: &Quota) -> String {
 impl Checker<'_> {
     pub(super) fn caps(&mut self, caps: &Caps, path: &str) -> CheckedCaps {
         CheckedCaps {
-            per_key: self.quotas(&caps.per_key, &join(path, "per_key")),
             overall: self.quotas(&caps.overall, &join(path, "overall")),
+            per_key: self.quotas(&caps.per_key, &join(path, "per_key")),
             concurrency: self.at_least_one(caps.concurrency.as_ref(), &join(path, "concurrency")),
             key_concurrency: self.at_least_one(caps.key_concurrency.as_ref(), &join(path, "key_concurrency")),
         }
@@ -89,7 +89,7 @@ impl Checker<'_> {
         let At { value, place } = span?;
         // Longer ones from code arrive here cut to this.
         if *value == Nanos::MAX {
-            self.push(wording::too_long(duration::format(*value)), path, *place);
+            self.push(wording::too_long_in_code("a length of time"), path, *place);
         }
         Some(*value)
     }
@@ -128,7 +128,7 @@ fn doubts(quota: &Quota, margin: Nanos) -> impl Iterator<Item = Finding> {
     let (shown, period) = (short(quota), quota.nanos());
     let together = (period.saturating_add(margin) == Nanos::MAX)
         .then(|| wording::too_long(format!("{shown} with a margin of {}", duration::format(margin))));
-    let margin = (margin >= period).then(|| {
+    let margin = (margin >= period && together.is_none()).then(|| {
         let found = format!("a margin of {} for {shown}", duration::format(margin));
         Finding::new(FindingCode::MarginTooLong, found, format!("less than {}", duration::format(period)))
     });

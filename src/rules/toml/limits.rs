@@ -116,6 +116,7 @@ impl Reader<'_> {
 
     fn long_quota(&mut self, table: &DeTable<'_>, value: &Spanned<DeValue<'_>>, path: &str) -> Option<Quota> {
         let before = self.findings.len();
+        let mut later = false;
         let (mut count, mut period, mut margin, mut count_from) = (None, None, None, None);
         for (key, value) in Self::fields(table) {
             let name = key.get_ref().as_ref();
@@ -125,10 +126,17 @@ impl Reader<'_> {
                 "per" => period = self.duration(value, path),
                 "margin" => margin = self.duration(value, path),
                 "count_from" => count_from = self.word(value, path, CountFrom::WORDS),
-                "kind" => self.kind(value, path),
-                _ if LATER.contains(&name) => self.push(quota::unsupported(name), path, key.span()),
+                "kind" => later |= !self.kind(value, path),
+                _ if LATER.contains(&name) => {
+                    later = true;
+                    self.push(quota::unsupported(name), path, key.span());
+                }
                 _ => self.unknown(key, path, LONG),
             }
+        }
+        if later {
+            // Whatever else it says, it is not the window that it would pass for.
+            return None;
         }
         match (count, period) {
             (Some(count), Some(period)) => {
@@ -151,12 +159,14 @@ impl Reader<'_> {
         None
     }
 
-    fn kind(&mut self, value: &Spanned<DeValue<'_>>, path: &str) {
+    /// Whether it is a window.
+    fn kind(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> bool {
         match value.get_ref().as_str() {
-            Some(kind) if KINDS.contains(&kind) => {}
+            Some(kind) if KINDS.contains(&kind) => return true,
             Some(kind) if LATER_KINDS.contains(&kind) => self.push(quota::unsupported(kind), path, value.span()),
             Some(kind) => self.push(wording::unknown_value(kind, KINDS), path, value.span()),
             None => self.wrong_type(value, path, &wording::list(KINDS.iter().copied())),
         }
+        false
     }
 }

@@ -214,7 +214,7 @@ impl Reader<'_> {
             let name = key.get_ref().as_ref();
             let path = &join(path, name);
             match name {
-                "name" => lane.name = self.text(value, path, "a name"),
+                "name" => lane.name = self.text(value, path, "a name in quotes"),
                 "share" => lane.share = self.share(value, path),
                 "overall" | "concurrency" => self.cap(name, value, path, &mut lane.caps),
                 "pace" => {

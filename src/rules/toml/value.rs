@@ -110,24 +110,22 @@ impl<'t> Reader<'t> {
             self.wrong_type(value, path, "a whole number");
             return None;
         };
-        match u32::from_str_radix(integer.as_str(), integer.radix()) {
-            Ok(number) => Some(self.at(value, number)),
-            Err(_) => {
-                let finding = wording::out_of_range(&integer.to_string(), "a whole number from 0 to 4294967295");
-                self.push(finding, path, value.span());
-                None
-            }
+        let number = u32::from_str_radix(integer.as_str(), integer.radix()).ok();
+        if number.is_none() {
+            let finding = wording::out_of_range(&integer.to_string(), "a whole number from 0 to 4294967295");
+            self.push(finding, path, value.span());
         }
+        number.map(|number| self.at(value, number))
     }
 
     pub(super) fn float(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<f64>> {
         let number = match value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),
-            // Beyond 64 bits an integer is certainly out of range: it is then found as infinite.
-            DeValue::Integer(number) => Some(
-                i64::from_str_radix(number.as_str(), number.radix())
-                    .map_or(f64::INFINITY, |number| if number == 0 { 0.0 } else { number as f64 }),
-            ),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
+            // Beyond 32 bits it is out of every range anyhow.
+            DeValue::Integer(number) => {
+                Some(u32::from_str_radix(number.as_str(), number.radix()).map_or(f64::INFINITY, f64::from))
+            }
             DeValue::String(_) | DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
                 None
             }
@@ -240,7 +238,7 @@ fn share_of(number: f64) -> Option<Share> {
     if !(0.0..=1.0).contains(&number) {
         return None;
     }
-    // Between 0 and 10^9: the cast is exact.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number from 0 to 10^9")]
     let part = (number * f64::from(PARTS)).round() as u32;
     // A share that rounds to zero would turn into strict priority.
     (part > 0 || number == 0.0).then(|| Share::new(part, PARTS))

@@ -1,0 +1,271 @@
+//! Everything that can be said about rules, in its exact words.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use request_balancer::{
+    Finding, FindingCode, Findings, Lane, NamedLimit, Quota, Retry, Rule, Rules, RulesBuilder, Severity,
+};
+
+/// Each text with all that is found in it.
+const FILES: &[(&str, &str)] = &[
+    ("not TOML", "overall = 30/1s\n[rules\nchat = {}"),
+    ("a field twice", "overall = '30/1s'\noverall = '20/1s'"),
+    ("unknown fields", "pre_key = '1/1s'\nretires = 3\n[rules.chat]\nprio = 2\nzzz = 1"),
+    (
+        "unknown fields, further in",
+        "overall = { limit = '1/1s', concurency = 2 }\nper_key = { cont = 1, per = '1s' }\n[limits.a]\nperkey = '1/1s'\n\
+         [lanes.1]\npaced = '1s'\n[retry]\nattempt = 2",
+    ),
+    ("units are for later versions", "units = ['tokens']\noverall = { count = 1, per = '1s', unit = 'tokens' }"),
+    (
+        "wrong types",
+        "overall = 30\nper_key = [1, '1/1s']\nconcurrency = '3'\nmargin = 50\ncount_from = true\n[rules]\na = 5\n\
+         b = { ordered = 'yes', under = 'overall', retry = 3, priority = 1.5, max_wait = true }\n[limits]\nx = '1/1s'\n\
+         [lanes]\n1 = 'bulk'\n2 = { name = 5, share = true, pace = true }\n[retry]\njitter = 'half'\nceiling = 5",
+    ),
+    ("tables that are none", "rules = 'chat'\nlimits = []\nlanes = 1979-05-27\nretry = 3"),
+    (
+        "unknown words",
+        "count_from = 'respone'\nretry = 'agressive'\n[rules.a]\noverflow = 'drop_oldest'\nretry = { hold = 'chat', order = 'min' }\n\
+         overall = { count = 1, per = '1s', kind = 'windows' }",
+    ),
+    (
+        "out of range",
+        "concurrency = -1\noverall = '5000000000/1s'\n[rules.a]\npriority = -1\nweight = 4294967296\n\
+         retry = { jitter = 1.5 }\n[rules.b]\npriority = 2\nretry = { jitter = nan, attempts = 99999999999999999999 }\n\
+         [lanes.1]\nshare = '3/2'\n[lanes.2]\nshare = 1.01\n[lanes.3]\nshare = 'half'\n[lanes.4]\nshare = 1e-12",
+    ),
+    (
+        "zeros",
+        "overall = ['0/1s', '1/0s']\nconcurrency = 0\n[rules.a]\nper_key = { count = 0, per = '0s' }\nkey_concurrency = 0\n\
+         weight = 0\nqueue = 0\nretry = { attempts = 0 }\n[lanes.1]\npace = '0s'",
+    ),
+    (
+        "nothing said",
+        "overall = {}\nper_key = []\n[rules]\na = { per_key = { count = 1 }, overall = { per = '1s' } }\n[limits.x]\n[lanes]",
+    ),
+    ("no rules", "[rules]"),
+    (
+        "two meanings",
+        "concurrency = 3\noverall = { limit = '30/1s', concurrency = 4 }\nper_key = { limit = '1/1s', count = 1, per = '1s' }\n\
+         [rules.a]\nordered = true\nkey_concurrency = 2\n[rules.b]\nper_key = { concurrency = 1 }\nkey_concurrency = 1",
+    ),
+    (
+        "not quotas",
+        "overall = ['20 per 60s', '/1s', '-1/1s', 'NaN/1s', '1.5/1s', '20/', '20/60', '20/60x', '20/60s!', '20/60S', '']\n\
+         per_key = ['10/5M', '10/M']",
+    ),
+    (
+        "quotas of later versions",
+        "overall = ['30/1s smooth', '30/1s burst 5', '1000/day UTC', '1000/1m tokens']\n\
+         per_key = [{ count = 1, per = '1s', kind = 'smooth' }, { count = 1, per = '1s', kind = 'bucket', burst = 5 }]",
+    ),
+    (
+        "lengths of time",
+        "margin = '50'\n[rules.a]\nmax_wait = '10M'\n[rules.b]\nmax_wait = '10 minuts'\nretry = { backoff = '-1s', ceiling = '' }\n\
+         [rules.c]\nmax_wait = '600years'\noverall = '1/99999999999999999999s'\n\
+         per_key = { count = 1, per = '584y', margin = '200days' }",
+    ),
+    ("the same quota twice", "per_key = ['20/60s', '1/1s', '20/1m']"),
+    ("names", "[rules]\n'' = {}\n\"a\\u0007\" = {}\n[limits.overall]\noverall = '1/1s'\n[lanes.1]\nname = ''"),
+    (
+        "under",
+        "[limits.account]\noverall = '1/1s'\n[rules.a]\nunder = ['overall', 'acount', 'overall']\n[rules.b]\nunder = ['account', 5]",
+    ),
+    (
+        "lanes that are no numbers",
+        "[rules.a]\n[lanes.bulk]\n[lanes.02]\n[lanes.-1]\n[lanes.'1']\nname = 'b'\n[lanes.4294967296]",
+    ),
+    ("two lanes of one name", "[rules]\na = { priority = 1 }\nb = { priority = 2 }\n[lanes.2]\nname = '1'"),
+    (
+        "a share that cannot be met",
+        "[rules]\na = { priority = 1 }\nb = { priority = 2 }\nc = { priority = 3 }\n[lanes.2]\nshare = '2/5'\n[lanes.1]\nshare = '1/3'",
+    ),
+    (
+        "shares above a half",
+        "[rules]\na = { priority = 1 }\nb = { priority = 2 }\nc = { priority = 3 }\n[lanes.2]\nshare = 0.25\n[lanes.3]\nshare = '26/100'",
+    ),
+    ("margins", "margin = '1s'\noverall = '30/1s'\nper_key = { count = 1, per = '2s', margin = '2s' }"),
+    (
+        "rates out of reach",
+        "overall = '30/1s'\nper_key = ['1/1s', '20/60s']\n[limits.account]\nper_key = '60/1h'\noverall = '1000/1h'\n\
+         [lanes.2]\noverall = '10/1s'\n[rules.a]\nper_key = '1/2s'\noverall = '31/1s'\n[rules.b]\npriority = 2\noverall = '20/1s'\n\
+         [rules.c]\nunder = ['account']\nper_key = ['10/1s', '2/1m']\n[rules.d]\nunder = []\nper_key = '2/1s'\noverall = '1/1s'\n\
+         [rules.e]\nunder = []\nper_key = '1000/1s'",
+    ),
+    ("finer than timers", "overall = '1/500us'\nper_key = '1001/1s'\n[rules.a]\noverall = '1000/1s'"),
+    (
+        "delays that are cut",
+        "[retry]\nbackoff = '2m'\n[rules.a]\nretry = { max_delay = '3m' }\n[rules.b]\nretry = { max_delay = '5s' }\n[rules.c]",
+    ),
+    ("unused", "[rules.a]\n[limits.account]\noverall = '1/1s'\n[lanes.7]\nname = 'bulk'"),
+    (
+        "what is unreadable hides no other finding and makes up none",
+        "[rules.a]\npriority = 'low'\nunder = 'account'\nweight = 0\n[limits.account]\noverall = '1/1s'\n[lanes.2]",
+    ),
+];
+
+#[test]
+fn every_finding_in_its_words() {
+    let mut seen = BTreeSet::new();
+    let mut text = String::new();
+    for (name, file) in FILES {
+        let findings = found(file.parse());
+        write(&mut text, name, file, &findings, &mut seen);
+    }
+    for (name, builder) in builders() {
+        write(&mut text, name, "", &found(builder.build()), &mut seen);
+    }
+    let missing = Rules::from_file("tests/fixtures/there-is-no-such-file.toml").expect_err("no such file");
+    seen.extend(missing.iter().map(Finding::code));
+    assert!(
+        missing.to_string().starts_with("tests/fixtures/there-is-no-such-file.toml: error[unreadable-file]: found ")
+    );
+    let never: Vec<_> = FindingCode::ALL.iter().filter(|code| !seen.contains(code)).collect();
+    assert!(never.is_empty(), "no case shows {never:?}");
+    insta::assert_snapshot!("findings", text);
+}
+
+#[test]
+fn codes_are_unique_and_kebab_case() {
+    let mut names = BTreeSet::new();
+    let mut list = String::new();
+    for code in FindingCode::ALL {
+        let name = code.as_str();
+        assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'-'), "{name}");
+        assert!(names.insert(name), "{name} twice");
+        assert_eq!(name, code.to_string());
+        writeln!(list, "{:<8}{name:<20}{}", code.severity(), code.meaning()).expect("writing to a string");
+    }
+    insta::assert_snapshot!("codes", list);
+}
+
+#[test]
+fn the_builder_finds_what_the_file_finds() {
+    let file = "overall = '0/1s'\nmargin = '1s'\n[limits.x]\n[rules.a]\nweight = 0\nper_key = '9/1s'\nunder = ['y']\n\
+                retry = { attempts = 0, jitter = 2.0 }\n[lanes.1]\nshare = '2/1'";
+    let built = Rules::builder()
+        .overall(Quota::per_second(0))
+        .margin(Duration::from_secs(1))
+        .limit("x", NamedLimit::new())
+        .rule(
+            "a",
+            Rule::new()
+                .weight(0)
+                .per_key(Quota::per_second(9))
+                .under(["y"])
+                .retry(Retry::new().attempts(0).jitter(2.0)),
+        )
+        .lane(1, Lane::new().share(2, 1))
+        .build();
+    let facts = |findings: Vec<Finding>| -> BTreeSet<_> {
+        let facts = findings.into_iter().map(|finding| {
+            (finding.path().to_owned(), finding.code(), finding.found().to_owned(), finding.allowed().to_owned())
+        });
+        facts.collect()
+    };
+    let (file, built) = (found(file.parse()), found(built));
+    assert!(file.iter().all(|finding| finding.line().is_some() && finding.column().is_some()));
+    assert!(built.iter().all(|finding| finding.line().is_none() && finding.column().is_none()));
+    assert_eq!(file.len(), 9);
+    assert_eq!(facts(file), facts(built));
+}
+
+#[test]
+fn fr_061_a_rate_of_zero_names_rule_and_field() {
+    for (quota, found) in [("0/1s", "`0/1s`, a count of zero"), ("1/0s", "`1/0s`, a period of zero")] {
+        let findings = format!("[rules.chat]\nper_key = '{quota}'").parse::<Rules>().expect_err(quota);
+        let [finding] = findings.iter().collect::<Vec<_>>()[..] else { panic!("{findings}") };
+        assert_eq!((finding.code(), finding.path()), (FindingCode::Zero, "rules.chat.per_key"));
+        assert_eq!((finding.line(), finding.column()), (Some(2), Some(11)));
+        assert_eq!(finding.found(), found);
+    }
+    for quota in ["-1/1s", "NaN/1s", "1/-1s", "inf/1s"] {
+        let findings = format!("[rules.chat]\nper_key = '{quota}'").parse::<Rules>().expect_err(quota);
+        let [finding] = findings.iter().collect::<Vec<_>>()[..] else { panic!("{findings}") };
+        assert_eq!((finding.code(), finding.path()), (FindingCode::InvalidQuota, "rules.chat.per_key"), "{quota}");
+    }
+    for quota in [Quota::new(0, Duration::from_secs(1)), Quota::new(1, Duration::ZERO)] {
+        let findings = Rules::builder().rule("chat", Rule::new().overall(quota)).build().expect_err("zero");
+        let [finding] = findings.iter().collect::<Vec<_>>()[..] else { panic!("{findings}") };
+        assert_eq!((finding.code(), finding.path()), (FindingCode::Zero, "rules.chat.overall"));
+    }
+}
+
+#[test]
+fn fr_059_check_warns_that_timers_resolve_a_millisecond() {
+    let rules: Rules = "overall = '1/500us'".parse().expect("only a warning");
+    let [finding] = rules.warnings() else { panic!("{:?}", rules.warnings()) };
+    assert_eq!((finding.code(), finding.severity()), (FindingCode::BeyondTimers, Severity::Warning));
+    assert_eq!(finding.allowed(), "one start in 1ms or more: timers resolve 1 ms");
+    let rules: Rules = "overall = '1000/1s'".parse().expect("valid");
+    assert_eq!(rules.warnings(), []);
+}
+
+#[test]
+fn positions_count_characters_and_lines_of_any_ending() {
+    for text in ["# é\r\n[rules.'é']\r\n  per_key = 'x'", "# é\n[rules.'é']\n  per_key = 'x'"] {
+        let findings = text.parse::<Rules>().expect_err("no quota");
+        let [finding] = findings.iter().collect::<Vec<_>>()[..] else { panic!("{findings}") };
+        assert_eq!((finding.line(), finding.column()), (Some(3), Some(13)));
+    }
+    let findings = "[rules]\n'é' = 'x'".parse::<Rules>().expect_err("no quota");
+    assert_eq!(findings.iter().next().and_then(Finding::column), Some(7));
+}
+
+/// What only code can get wrong.
+fn builders() -> Vec<(&'static str, RulesBuilder)> {
+    let many = (0..=usize::from(u16::MAX)).fold(Rules::builder(), |builder, number| {
+        builder.rule(number.to_string(), Rule::new().overall(Quota::per_second(1)))
+    });
+    vec![
+        ("code: the same name twice", {
+            let lane = || Lane::new().share(0, 0);
+            let limit = || NamedLimit::new().concurrency(1);
+            Rules::builder()
+                .rule("a", Rule::new().under(["x"]))
+                .rule("a", Rule::new())
+                .limit("x", limit())
+                .limit("x", limit())
+                .lane(1, lane())
+                .lane(1, lane())
+        }),
+        ("code: too long", {
+            Rules::builder()
+                .margin(Duration::MAX)
+                .overall(Quota::new(1, Duration::MAX))
+                .per_key(Quota::per_second(1).margin(Duration::MAX))
+                .retry(Retry::new().ceiling(Duration::MAX).total_wait(None))
+                .lane(1, Lane::new().pace(Duration::MAX))
+        }),
+        ("code: too many rules", many),
+    ]
+}
+
+fn found(result: Result<Rules, Findings>) -> Vec<Finding> {
+    match result {
+        Ok(rules) => {
+            assert!(rules.warnings().iter().all(|finding| finding.severity() == Severity::Warning));
+            rules.warnings().to_vec()
+        }
+        Err(findings) => {
+            assert!(findings.iter().any(|finding| finding.severity() == Severity::Error), "{findings}");
+            findings.iter().cloned().collect()
+        }
+    }
+}
+
+fn write(text: &mut String, name: &str, file: &str, findings: &[Finding], seen: &mut BTreeSet<FindingCode>) {
+    assert!(!findings.is_empty(), "{name}: nothing found");
+    writeln!(text, "=== {name}").expect("writing to a string");
+    for (number, line) in file.lines().enumerate() {
+        writeln!(text, "{:>3} | {line}", number + 1).expect("writing to a string");
+    }
+    for finding in findings {
+        writeln!(text, "{finding}").expect("writing to a string");
+        seen.insert(finding.code());
+    }
+    writeln!(text).expect("writing to a string");
+}
