@@ -116,7 +116,7 @@ impl Report {
             writeln!(out, "{:<22}cut after {took:.1} s; the waits are of what was sent by then", "time")?;
         } else {
             let over = (took / optimum - 1.0) * 100.0;
-            writeln!(out, "{:<22}{took:.1} s; no sender can beat {optimum:.1} s ({over:+.0} %)", "time")?;
+            writeln!(out, "{:<22}{took:.1} s; optimum {optimum:.1} s ({over:+.0} %)", "time")?;
         }
         writeln!(out, "{:<22}{}", "jitter", self.jitter())
     }
