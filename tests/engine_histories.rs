@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, Target};
+use request_balancer::engine::{Claim, Entry, Nanos, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -542,6 +542,22 @@ fn who_waited_long_enough_is_refused_and_whoever_is_due_then_starts() {
         Claim::Refused { waited, .. } if waited == Nanos::from_millis(1_500)
     ));
     assert_eq!(world.claim(not), Claim::Unknown);
+}
+
+#[test]
+fn a_deadline_that_passes_during_a_grant_is_not_forgotten_when_the_grant_is_revoked() {
+    let mut world = World::new("per_key = '1/1s'");
+    let entry = Entry { deadline: Some(ms(500)), ..Entry::default() };
+    let zombie = world.enqueue_as("default", 1, Manner::Zombie, entry);
+    world.turn();
+    world.run_until(999);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 1);
+    world.run_until(1_000);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 0);
+    assert!(matches!(
+        world.claim(zombie),
+        Claim::Refused { why: Why::MaxWait, waited } if waited == Nanos::from_millis(1_000)
+    ));
 }
 
 // Eviction.
