@@ -560,6 +560,20 @@ fn a_deadline_that_passes_during_a_grant_is_not_forgotten_when_the_grant_is_revo
     ));
 }
 
+#[test]
+fn whoever_stood_behind_a_refused_request_goes_on_in_its_place() {
+    // Nothing else would wake the machine: the first one's hold was all that the queue was parked for.
+    let mut world = World::new("overall = '2/10ms'");
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let key = world.key(1);
+    world.retry_until(first, Target::Key(key), 50, Some(5));
+    let costly = world.enter_as("default", 1, Manner::Prompt, Entry { cost: 2, ..Entry::default() });
+    world.run_until(5);
+    assert_eq!((world.claim(first), world.scheduler.snapshot(world.now).waiting), (Claim::Unknown, 1));
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(costly), [50]);
+}
+
 // Eviction.
 
 #[test]
