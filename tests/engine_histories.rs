@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, Target};
+use request_balancer::engine::{Claim, Entry, Nanos, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -542,6 +542,36 @@ fn who_waited_long_enough_is_refused_and_whoever_is_due_then_starts() {
         Claim::Refused { waited, .. } if waited == Nanos::from_millis(1_500)
     ));
     assert_eq!(world.claim(not), Claim::Unknown);
+}
+
+#[test]
+fn a_deadline_that_passes_during_a_grant_is_not_forgotten_when_the_grant_is_revoked() {
+    let mut world = World::new("per_key = '1/1s'");
+    let entry = Entry { deadline: Some(ms(500)), ..Entry::default() };
+    let zombie = world.enqueue_as("default", 1, Manner::Zombie, entry);
+    world.turn();
+    world.run_until(999);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 1);
+    world.run_until(1_000);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 0);
+    assert!(matches!(
+        world.claim(zombie),
+        Claim::Refused { why: Why::MaxWait, waited } if waited == Nanos::from_millis(1_000)
+    ));
+}
+
+#[test]
+fn whoever_stood_behind_a_refused_request_goes_on_in_its_place() {
+    // Nothing else would wake the machine: the first one's hold was all that the queue was parked for.
+    let mut world = World::new("overall = '2/10ms'");
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let key = world.key(1);
+    world.retry_until(first, Target::Key(key), 50, Some(5));
+    let costly = world.enter_as("default", 1, Manner::Prompt, Entry { cost: 2, ..Entry::default() });
+    world.run_until(5);
+    assert_eq!((world.claim(first), world.scheduler.snapshot(world.now).waiting), (Claim::Unknown, 1));
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(costly), [50]);
 }
 
 // Eviction.

@@ -214,10 +214,14 @@ impl<W> Scheduler<W> {
         Claim::Started { waited: now.since(since) }
     }
 
-    /// Revokes a grant whose lease ran out: the request sleeps until its owner asks again.
+    /// Revokes a grant whose lease ran out: the request sleeps until its owner asks again, or is refused if its deadline
+    /// passed meanwhile.
     pub(super) fn revoke(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.give_back(now, queue, index);
+        if self.requests[index].deadline <= now {
+            self.refuse(now, index, Why::MaxWait);
+        }
     }
 
     /// An attempt ended, however.

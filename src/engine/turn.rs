@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::answer::RequestId;
+use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::{PaceRef, RulePlan};
@@ -73,23 +73,21 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let mut finished = self.advance(now);
         let mut steps = 0;
-        self.opens = None;
-        while self.anything_ready() {
-            if steps == PER_TURN {
-                finished = false;
+        loop {
+            self.opens = None;
+            finished &= self.serve(now, &mut steps);
+            if !finished {
                 break;
             }
-            match self.step(now) {
-                Step::Granted | Step::Demoted => steps += 1,
-                Step::Nothing(opens) => {
-                    self.opens = opens;
-                    break;
-                }
-            }
-        }
-        if finished {
             // Only now: who may start at the very end of the time it would wait, starts.
-            finished = self.expire(now, PER_TURN) && self.sweep(now, PER_TURN);
+            let refused = self.expire(now, PER_TURN - steps);
+            steps += refused;
+            finished = !self.has_expired(now);
+            // Whoever stood behind the refused may go now.
+            if refused == 0 {
+                finished = finished && self.sweep(now, PER_TURN);
+                break;
+            }
         }
         if !finished {
             self.opens = Some(now);
@@ -167,19 +165,38 @@ impl<W> Scheduler<W> {
         self.timers.peek().is_none_or(|(at, _)| at > now)
     }
 
-    /// Refuses those whose time in line is over. Returns false if there are more.
-    fn expire(&mut self, now: Instant, mut at_most: usize) -> bool {
-        while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now) {
-            if at_most == 0 {
+    /// Grants what is ready and fits. Returns false if the turn's steps are used up before that.
+    fn serve(&mut self, now: Instant, steps: &mut usize) -> bool {
+        while self.anything_ready() {
+            if *steps >= PER_TURN {
                 return false;
             }
-            self.deadlines.pop_due(now);
-            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
-                self.refuse(now, id.index, super::answer::Why::MaxWait);
-                at_most -= 1;
+            match self.step(now) {
+                Step::Granted | Step::Demoted => *steps += 1,
+                Step::Nothing(opens) => {
+                    self.opens = opens;
+                    return true;
+                }
             }
         }
         true
+    }
+
+    /// Refuses those whose time in line is over. Returns how many it were.
+    fn expire(&mut self, now: Instant, at_most: usize) -> usize {
+        let mut refused = 0;
+        while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now && refused < at_most) {
+            self.deadlines.pop_due(now);
+            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
+                self.refuse(now, id.index, Why::MaxWait);
+                refused += 1;
+            }
+        }
+        refused
+    }
+
+    fn has_expired(&self, now: Instant) -> bool {
+        self.deadlines.peek().is_some_and(|(at, _)| at <= now)
     }
 
     /// Grants one request, or moves one queue that may not start, or finds that nothing can go.

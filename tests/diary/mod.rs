@@ -1,5 +1,5 @@
 //! What happened when, on tokio's paused clock.
-#![expect(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::{Arc, Mutex};
 
