@@ -164,6 +164,17 @@ pub enum Origin {
     Lane(Arc<str>),
 }
 
+impl Origin {
+    /// How wide the circle is that draws on a limit: a rule, a lane, or whoever is under it.
+    pub(super) const fn breadth(&self) -> u8 {
+        match self {
+            Self::RuleOverall(_) | Self::RulePerKey(_) => 0,
+            Self::Lane(_) => 1,
+            Self::Overall | Self::PerKey | Self::NamedOverall(_) | Self::NamedPerKey(_) => 2,
+        }
+    }
+}
+
 /// A limit that binds a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitRef {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::{PaceRef, RulePlan};
+use super::plan::{LimitRef, PaceRef, RulePlan};
 use super::queue::{Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::{NIL, Slab};
@@ -204,7 +204,9 @@ impl<W> Scheduler<W> {
         let mut opens: Option<Instant> = None;
         self.reserved.clear();
         let order = self.serving_order();
-        for &lane in &order {
+        let mut lanes = order.iter();
+        let mut next = lanes.next();
+        while let Some(&lane) = next {
             let waived = self.lanes[lane].overdue().is_some();
             let mut first: Option<(i64, usize, bool)> = None;
             for position in 0..self.lanes[lane].rules.len() {
@@ -231,7 +233,10 @@ impl<W> Scheduler<W> {
                     first = Some((ticket, rule, fits));
                 }
             }
-            let Some((_, rule, fits)) = first else { continue };
+            let Some((_, rule, fits)) = first else {
+                next = lanes.next();
+                continue;
+            };
             let head = self.rings[rule].head;
             if self.queues[head].credit < self.cost_of_turn(head) {
                 self.next_round(head);
@@ -242,11 +247,9 @@ impl<W> Scheduler<W> {
                 self.order = order;
                 return Step::Granted;
             } else {
-                // It waits for room, and with it whoever comes after it and needs the same limits.
-                let at = self.too_costly_until(now, rule, head);
+                // It waits for room, and with it whoever comes after it, in this lane or below, and needs the same.
+                let at = self.wait_for_room(now, rule, head, waived);
                 opens = [opens, at].into_iter().flatten().min();
-                let Self { plan, reserved, .. } = self;
-                reserved.extend(plan.rules[rule].shared.iter().map(|bound| bound.limit));
                 continue;
             }
             self.order = order;
@@ -452,10 +455,25 @@ impl<W> Scheduler<W> {
         false
     }
 
-    fn too_costly_until(&mut self, now: Instant, rule: usize, head: u32) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, .. } = self;
+    /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
+    /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
+    fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
+        let Self { plan, shared, requests, queues, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
-        match shared.ask_refs(&plan.shared_limits, &plan.rules[rule].shared, now, costs, true) {
+        let bounds = &plan.rules[rule].shared;
+        let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
+        let mut all = Ask::Room;
+        let mut widest = None;
+        for bound in bounds {
+            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), now, costs, waived);
+            if answer != Ask::Room {
+                widest = widest.max(Some(breadth(bound)));
+            }
+            all = all.and(answer);
+        }
+        let inside = bounds.iter().filter(|bound| Some(breadth(bound)) <= widest);
+        reserved.extend(inside.map(|bound| bound.limit));
+        match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
         }
