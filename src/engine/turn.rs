@@ -254,7 +254,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, requests, queues, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if state.paused {
@@ -268,10 +268,10 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
             return Gate::Reserved;
         }
-        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, now, costs, waived);
+        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
         let answer = ask(costs);
         let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks) };
+        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
@@ -284,7 +284,7 @@ impl<W> Scheduler<W> {
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, .. } = self;
+        let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
@@ -297,14 +297,14 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Until(hold));
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), now, costs);
+        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         let waived = waived || is_owed;
-        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
+        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, &key.clocks);
+            let due = pace_due(&rule.key_pace, &key.clocks, costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let passed = queue.passed;
@@ -368,7 +368,7 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
-        self.each_limit(index, |kind, state, cost| state.grant(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
         let queue = &mut self.queues[id];
@@ -436,9 +436,9 @@ impl<W> Scheduler<W> {
     }
 
     fn too_costly_until(&mut self, now: Instant, rule: usize, head: u32) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, .. } = self;
+        let Self { plan, shared, requests, queues, days, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
-        match shared.ask_refs(&plan.shared_limits, &plan.rules[rule].shared, now, costs, true) {
+        match shared.ask_refs(&plan.shared_limits, &plan.rules[rule].shared, days, now, costs, true) {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
         }
@@ -503,6 +503,8 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
 }
 
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock]) -> Instant {
-    paces.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+/// What counts nothing of a request does not pace it.
+fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+    let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
+    counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }
