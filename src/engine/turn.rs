@@ -274,7 +274,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, requests, queues, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if state.paused {
@@ -288,10 +288,10 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
             return Gate::Reserved;
         }
-        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, now, costs, waived);
+        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
         let answer = ask(costs);
         let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks) };
+        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
@@ -304,7 +304,7 @@ impl<W> Scheduler<W> {
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, .. } = self;
+        let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
@@ -317,14 +317,14 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Until(hold));
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), now, costs);
+        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         let waived = waived || is_owed;
-        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
+        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, &key.clocks);
+            let due = pace_due(&rule.key_pace, &key.clocks, costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let passed = queue.passed;
@@ -388,7 +388,7 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
-        self.each_limit(index, |kind, state, cost| state.grant(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
         let queue = &mut self.queues[id];
@@ -458,14 +458,14 @@ impl<W> Scheduler<W> {
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
     /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
     fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, reserved, .. } = self;
+        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
         let bounds = &plan.rules[rule].shared;
         let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
         let mut all = Ask::Room;
         let mut widest = None;
         for bound in bounds {
-            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), now, costs, waived);
+            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), days, now, costs, waived);
             if answer != Ask::Room {
                 widest = widest.max(Some(breadth(bound)));
             }
@@ -538,6 +538,8 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
 }
 
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock]) -> Instant {
-    paces.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+/// What counts nothing of a request does not pace it.
+fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+    let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
+    counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }
