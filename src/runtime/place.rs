@@ -149,7 +149,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
         let is_permit = self.is_permit;
-        let entered = self.knock(|state, now, record, rule, entry| {
+        let ancestors = self.shared().ancestors();
+        let entered = self.knock(&ancestors, |state, now, record, rule, entry| {
             let entered = state.machine.enter(now, record, rule, entry)?;
             if let Enter::Started(_) = entered {
                 state.began(is_permit);
@@ -172,7 +173,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Enters without starting; `waker` is woken at the grant, which may have been given already.
     pub(crate) fn enter_in_line(&mut self, waker: Waker) -> Result<(), Refused> {
         let mut waker = Some(waker);
-        let (known, granted) = self.knock(|state, now, record, rule, entry| {
+        // Nobody waits for it yet: an attempt may well leave something behind that starts after it.
+        let (known, granted) = self.knock(&[], |state, now, record, rule, entry| {
             let id = state.machine.enqueue(now, record, rule, entry)?;
             if let Some(waker) = waker.take() {
                 state.machine.set_waker(id, waker);
@@ -375,19 +377,19 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.waited = self.waited.saturating_add(waited);
     }
 
-    /// Asks to be let in, in one way or another.
+    /// Asks to be let in, in one way or another, while the ancestors wait for it.
     fn knock<R>(
         &mut self,
+        ancestors: &[RequestId],
         mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry<'_>) -> Result<R, Turned>,
     ) -> Result<R, Refused> {
         if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
             return Err(*reason);
         }
-        let ancestors = self.shared().ancestors();
         let (rule, wishes) = (self.rule, &self.wishes);
         let shared: &Arc<Shared> = self.shared.borrow();
         shared.with_record(&self.key, |state, now, record| {
-            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, &ancestors) {
+            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
             if wishes.fail_fast {

@@ -1,6 +1,7 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -363,7 +364,8 @@ impl Errands {
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten() {
-            wake.wake();
+            // One owner's panic must not keep the others from being woken.
+            let _ = catch_unwind(AssertUnwindSafe(|| wake.wake()));
             more = true;
         }
         more
