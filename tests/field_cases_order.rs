@@ -157,18 +157,17 @@ async fn one_above_a_broadcast(lane: &str) -> (u64, Vec<u64>) {
 #[tokio::test(start_paused = true)]
 async fn fr_105_a_paced_broadcast_leaves_room_for_one_every_34_ms() {
     let (urgent, broadcast) = one_above_a_broadcast("pace = '60s'").await;
-    assert!((10_500..=10_534).contains(&urgent), "{urgent}");
-    // 30 a second at most and, for the pace, not much less.
-    assert_eq!(most_in(&broadcast, 1_000), 30);
-    assert!(broadcast.len() >= 10 * 30, "{}", broadcast.len());
+    // The broadcast's start at 9.501 leaves the window.
+    assert_eq!(urgent, 10_501);
+    // It goes at the full rate for all that.
+    assert_eq!((most_in(&broadcast, 1_000), broadcast.len()), (30, 315));
 }
 
 #[tokio::test(start_paused = true)]
 async fn fr_105_behind_a_capped_broadcast_the_urgent_one_starts_at_once() {
     let (urgent, broadcast) = one_above_a_broadcast("overall = '25/1s'").await;
     assert_eq!(urgent, 10_500);
-    assert_eq!(most_in(&broadcast, 1_000), 25);
-    assert!(broadcast.len() >= 10 * 25, "{}", broadcast.len());
+    assert_eq!((most_in(&broadcast, 1_000), broadcast.len()), (25, 265));
 }
 
 #[tokio::test(start_paused = true)]
