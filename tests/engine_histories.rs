@@ -163,6 +163,47 @@ fn a_costly_request_of_a_key_waits_its_turn_among_siblings() {
     assert_eq!(world.starts_of(large), [1_000]);
 }
 
+#[test]
+fn a_costly_request_that_waits_for_its_rules_own_limit_stops_no_other_rule() {
+    let mut world = World::new("overall = '100/1s'\n[rules]\ntight = { overall = '4/1s' }\nfree = {}");
+    world.enter("tight", 1);
+    let costly = world.enter_as("tight", 1, Manner::Prompt, Entry { cost: 4, ..Entry::default() });
+    let behind = world.enter("tight", 2);
+    let other = world.enter("free", 3);
+    assert_eq!(world.starts_of(other), [0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
+    assert_eq!(world.starts_of(behind), [2_000]);
+}
+
+#[test]
+fn a_costly_request_stops_only_those_of_its_lane_that_need_the_same_room() {
+    let mut world =
+        World::new("overall = '4/1s'\nper_key = '100/1s'\n[rules]\na = {}\nb = {}\nfree = { under = ['per_key'] }");
+    world.enter("a", 1);
+    let costly = world.enter_as("a", 1, Manner::Prompt, Entry { cost: 4, ..Entry::default() });
+    let behind = world.enter("b", 2);
+    let free = world.enter("free", 3);
+    assert_eq!(world.starts_of(free), [0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
+    assert_eq!(world.starts_of(behind), [2_000]);
+}
+
+#[test]
+fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_instant() {
+    // The lower lane leaves one of fifty free: 48 and 2 fit the window, but not what it leaves.
+    let mut world =
+        World::new("overall = '50/1s'\n[rules]\nurgent = {}\nbulk = { priority = 2 }\n[lanes.2]\npace = '1ms'");
+    for key in 0..48 {
+        world.enter("urgent", key);
+    }
+    let costly = world.enter_as("bulk", 99, Manner::Prompt, Entry { cost: 2, ..Entry::default() });
+    assert_eq!(world.starts_of(costly), [] as [u64; 0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
+}
+
 // A rule's own overall limit.
 
 #[test]
