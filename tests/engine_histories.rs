@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, Target};
+use request_balancer::engine::{Claim, Entry, Nanos, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -161,6 +161,47 @@ fn a_costly_request_of_a_key_waits_its_turn_among_siblings() {
     world.turn();
     world.run_until(60_000);
     assert_eq!(world.starts_of(large), [1_000]);
+}
+
+#[test]
+fn a_costly_request_that_waits_for_its_rules_own_limit_stops_no_other_rule() {
+    let mut world = World::new("overall = '100/1s'\n[rules]\ntight = { overall = '4/1s' }\nfree = {}");
+    world.enter("tight", 1);
+    let costly = world.enter_as("tight", 1, Manner::Prompt, Entry { cost: 4, ..Entry::default() });
+    let behind = world.enter("tight", 2);
+    let other = world.enter("free", 3);
+    assert_eq!(world.starts_of(other), [0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
+    assert_eq!(world.starts_of(behind), [2_000]);
+}
+
+#[test]
+fn a_costly_request_stops_only_those_of_its_lane_that_need_the_same_room() {
+    let mut world =
+        World::new("overall = '4/1s'\nper_key = '100/1s'\n[rules]\na = {}\nb = {}\nfree = { under = ['per_key'] }");
+    world.enter("a", 1);
+    let costly = world.enter_as("a", 1, Manner::Prompt, Entry { cost: 4, ..Entry::default() });
+    let behind = world.enter("b", 2);
+    let free = world.enter("free", 3);
+    assert_eq!(world.starts_of(free), [0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
+    assert_eq!(world.starts_of(behind), [2_000]);
+}
+
+#[test]
+fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_instant() {
+    // The lower lane leaves one of fifty free: 48 and 2 fit the window, but not what it leaves.
+    let mut world =
+        World::new("overall = '50/1s'\n[rules]\nurgent = {}\nbulk = { priority = 2 }\n[lanes.2]\npace = '1ms'");
+    for key in 0..48 {
+        world.enter("urgent", key);
+    }
+    let costly = world.enter_as("bulk", 99, Manner::Prompt, Entry { cost: 2, ..Entry::default() });
+    assert_eq!(world.starts_of(costly), [] as [u64; 0]);
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(costly), [1_000]);
 }
 
 // A rule's own overall limit.
@@ -542,6 +583,36 @@ fn who_waited_long_enough_is_refused_and_whoever_is_due_then_starts() {
         Claim::Refused { waited, .. } if waited == Nanos::from_millis(1_500)
     ));
     assert_eq!(world.claim(not), Claim::Unknown);
+}
+
+#[test]
+fn a_deadline_that_passes_during_a_grant_is_not_forgotten_when_the_grant_is_revoked() {
+    let mut world = World::new("per_key = '1/1s'");
+    let entry = Entry { deadline: Some(ms(500)), ..Entry::default() };
+    let zombie = world.enqueue_as("default", 1, Manner::Zombie, entry);
+    world.turn();
+    world.run_until(999);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 1);
+    world.run_until(1_000);
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 0);
+    assert!(matches!(
+        world.claim(zombie),
+        Claim::Refused { why: Why::MaxWait, waited } if waited == Nanos::from_millis(1_000)
+    ));
+}
+
+#[test]
+fn whoever_stood_behind_a_refused_request_goes_on_in_its_place() {
+    // Nothing else would wake the machine: the first one's hold was all that the queue was parked for.
+    let mut world = World::new("overall = '2/10ms'");
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let key = world.key(1);
+    world.retry_until(first, Target::Key(key), 50, Some(5));
+    let costly = world.enter_as("default", 1, Manner::Prompt, Entry { cost: 2, ..Entry::default() });
+    world.run_until(5);
+    assert_eq!((world.claim(first), world.scheduler.snapshot(world.now).waiting), (Claim::Unknown, 1));
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(costly), [50]);
 }
 
 // Eviction.

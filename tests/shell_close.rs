@@ -1,5 +1,7 @@
 //! The end of a balancer, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::time::Duration;

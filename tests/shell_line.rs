@@ -1,5 +1,7 @@
 //! Standing in line and leaving it, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::future::{Future, poll_fn};

@@ -1,5 +1,7 @@
 //! Requests inside attempts, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::time::Duration;

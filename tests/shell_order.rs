@@ -1,5 +1,7 @@
 //! Who starts when, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::time::Duration;

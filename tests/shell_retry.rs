@@ -1,5 +1,7 @@
 //! What follows a failed attempt, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! One balancer on runtimes of every kind, and on none.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::pin::pin;

@@ -1,5 +1,7 @@
 //! Submitted requests and permits, on the paused clock.
 
+#![cfg(feature = "tokio")]
+
 mod diary;
 
 use std::time::Duration;

@@ -54,13 +54,13 @@ impl<W> Scheduler<W> {
 
     /// When nothing is left of an idle key.
     fn free_at(&self, key: &KeyRecord) -> Instant {
-        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits).unwrap_or(Instant::NEVER));
+        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits, &self.days).unwrap_or(Instant::NEVER));
         let first = key.queues;
         let mut queue = first;
         while queue != NIL {
             let record = &self.queues[queue];
             let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
-            let own = record.limits.free_at(own);
+            let own = record.limits.free_at(own, &self.days);
             latest = latest.max(record.hold).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

@@ -2,8 +2,8 @@
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
-use super::limit::{self, LimitState, PaceClock};
-use super::plan::{LimitKind, Overflow, RuleId, RulePlan};
+use super::limit::{self, LimitState, PaceClock, Spec};
+use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -177,9 +177,9 @@ impl<W> Scheduler<W> {
             started: true,
             waker: None,
         });
-        self.each_limit(index, |kind, state, cost| {
-            state.grant(kind, now, cost);
-            state.claim(kind, now, cost);
+        self.each_limit(index, |spec, state, cost| {
+            state.grant(spec, now, cost);
+            state.claim(spec, now, cost);
         });
         self.charge_pace(now, index);
         self.note_passed(queue);
@@ -197,7 +197,7 @@ impl<W> Scheduler<W> {
             return Claim::Waiting;
         }
         self.drop_grant(now, queue, id.index);
-        self.each_limit(id.index, |kind, state, cost| state.claim(kind, now, cost));
+        self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
         self.count_running(queue);
         let request = &mut self.requests[id.index];
@@ -214,16 +214,20 @@ impl<W> Scheduler<W> {
         Claim::Started { waited: now.since(since) }
     }
 
-    /// Revokes a grant whose lease ran out: the request sleeps until its owner asks again.
+    /// Revokes a grant whose lease ran out: the request sleeps until its owner asks again, or is refused if its deadline
+    /// passed meanwhile.
     pub(super) fn revoke(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.give_back(now, queue, index);
+        if self.requests[index].deadline <= now {
+            self.refuse(now, index, Why::MaxWait);
+        }
     }
 
     /// An attempt ended, however.
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
-        self.each_limit(index, |kind, state, cost| state.end(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
@@ -253,15 +257,15 @@ impl<W> Scheduler<W> {
     }
 
     /// Every limit that binds a request, with what it takes.
-    pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(LimitKind, &mut LimitState, u32)) {
-        let Self { plan, requests, queues, keys, shared, .. } = self;
+    pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(Spec<'_>, &mut LimitState, u32)) {
+        let Self { plan, requests, queues, keys, shared, days, .. } = self;
         let request = &requests[index];
         let costs = request.costs.get();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
-        limits.for_all(Queue::own(numbers, rule), costs, &mut change);
-        keys[*key].limits.for_refs(&plan.key_limits, &rule.key, costs, &mut change);
-        shared.for_refs(&plan.shared_limits, &rule.shared, costs, &mut change);
+        limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
+        keys[*key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut change);
+        shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut change);
     }
 
     /// A request was granted: the pace clocks that it goes by move on.
@@ -402,12 +406,12 @@ impl<W> Scheduler<W> {
                 Stage::Running | Stage::Aborted => limit::counts_from_end(kind),
                 Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } | Stage::Refused { .. } => false,
             };
-            if request.queue == queue {
-                limits.for_all(own, request.costs.get(), |kind, state, cost| {
-                    if counts(kind) {
-                        state.owe(cost);
-                    }
-                });
+            if request.queue != queue {
+                continue;
+            }
+            let costs = request.costs.get();
+            for (spec, state) in own.iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec.kind)) {
+                state.owe(costs.of(spec.charge));
             }
         }
     }
@@ -446,10 +450,11 @@ impl<W> Scheduler<W> {
         let costs = request.costs.get();
         let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
-        for pace in &rule.key_pace {
+        let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
+        for pace in rule.key_pace.iter().filter(counted) {
             change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
-        for pace in &rule.shared_pace {
+        for pace in rule.shared_pace.iter().filter(counted) {
             change(&mut clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
     }

@@ -22,6 +22,7 @@ mod snapshot;
 mod time;
 mod timers;
 mod turn;
+mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
 pub use plan::{
@@ -31,3 +32,4 @@ pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOr
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use time::{Instant, Nanos};
+pub use zone::Zone;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::retry::RetryPolicy;
 use super::time::Nanos;
+use super::zone::Zone;
 
 /// Everything the scheduler needs to know of a rules file, with names replaced by positions.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Plan {
     pub key_limits: Box<[LimitSpec]>,
     /// Limits with one state in all.
     pub shared_limits: Box<[LimitSpec]>,
+    /// The time zones of calendar limits.
+    pub zones: Box<[Zone]>,
     /// How many pace clocks each key's record has.
     pub key_clocks: usize,
     /// How many pace clocks there are beside the shared limits.
@@ -134,6 +137,13 @@ pub enum LimitKind {
         /// Tokens it holds at most.
         burst: u32,
     },
+    /// At most `count` from one midnight of a zone to the next.
+    Calendar {
+        /// Sum of costs that fit.
+        count: u32,
+        /// Position in [`Plan::zones`].
+        zone: usize,
+    },
 }
 
 /// The event from which a start's period runs.
@@ -162,6 +172,17 @@ pub enum Origin {
     NamedPerKey(Arc<str>),
     /// `[lanes.N] overall`.
     Lane(Arc<str>),
+}
+
+impl Origin {
+    /// How wide the circle is that draws on a limit: a rule, a lane, or whoever is under it.
+    pub(super) const fn breadth(&self) -> u8 {
+        match self {
+            Self::RuleOverall(_) | Self::RulePerKey(_) => 0,
+            Self::Lane(_) => 1,
+            Self::Overall | Self::PerKey | Self::NamedOverall(_) | Self::NamedPerKey(_) => 2,
+        }
+    }
 }
 
 /// A limit that binds a rule.

@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use super::answer::RequestId;
+use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::{PaceRef, RulePlan};
+use super::plan::{LimitRef, PaceRef, RulePlan};
 use super::queue::{Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::{NIL, Slab};
@@ -73,23 +73,21 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let mut finished = self.advance(now);
         let mut steps = 0;
-        self.opens = None;
-        while self.anything_ready() {
-            if steps == PER_TURN {
-                finished = false;
+        loop {
+            self.opens = None;
+            finished &= self.serve(now, &mut steps);
+            if !finished {
                 break;
             }
-            match self.step(now) {
-                Step::Granted | Step::Demoted => steps += 1,
-                Step::Nothing(opens) => {
-                    self.opens = opens;
-                    break;
-                }
-            }
-        }
-        if finished {
             // Only now: who may start at the very end of the time it would wait, starts.
-            finished = self.expire(now, PER_TURN) && self.sweep(now, PER_TURN);
+            let refused = self.expire(now, PER_TURN - steps);
+            steps += refused;
+            finished = !self.has_expired(now);
+            // Whoever stood behind the refused may go now.
+            if refused == 0 {
+                finished = finished && self.sweep(now, PER_TURN);
+                break;
+            }
         }
         if !finished {
             self.opens = Some(now);
@@ -167,19 +165,38 @@ impl<W> Scheduler<W> {
         self.timers.peek().is_none_or(|(at, _)| at > now)
     }
 
-    /// Refuses those whose time in line is over. Returns false if there are more.
-    fn expire(&mut self, now: Instant, mut at_most: usize) -> bool {
-        while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now) {
-            if at_most == 0 {
+    /// Grants what is ready and fits. Returns false if the turn's steps are used up before that.
+    fn serve(&mut self, now: Instant, steps: &mut usize) -> bool {
+        while self.anything_ready() {
+            if *steps >= PER_TURN {
                 return false;
             }
-            self.deadlines.pop_due(now);
-            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
-                self.refuse(now, id.index, super::answer::Why::MaxWait);
-                at_most -= 1;
+            match self.step(now) {
+                Step::Granted | Step::Demoted => *steps += 1,
+                Step::Nothing(opens) => {
+                    self.opens = opens;
+                    return true;
+                }
             }
         }
         true
+    }
+
+    /// Refuses those whose time in line is over. Returns how many it were.
+    fn expire(&mut self, now: Instant, at_most: usize) -> usize {
+        let mut refused = 0;
+        while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now && refused < at_most) {
+            self.deadlines.pop_due(now);
+            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
+                self.refuse(now, id.index, Why::MaxWait);
+                refused += 1;
+            }
+        }
+        refused
+    }
+
+    fn has_expired(&self, now: Instant) -> bool {
+        self.deadlines.peek().is_some_and(|(at, _)| at <= now)
     }
 
     /// Grants one request, or moves one queue that may not start, or finds that nothing can go.
@@ -187,7 +204,9 @@ impl<W> Scheduler<W> {
         let mut opens: Option<Instant> = None;
         self.reserved.clear();
         let order = self.serving_order();
-        for &lane in &order {
+        let mut lanes = order.iter();
+        let mut next = lanes.next();
+        while let Some(&lane) = next {
             let waived = self.lanes[lane].overdue().is_some();
             let mut first: Option<(i64, usize, bool)> = None;
             for position in 0..self.lanes[lane].rules.len() {
@@ -214,7 +233,10 @@ impl<W> Scheduler<W> {
                     first = Some((ticket, rule, fits));
                 }
             }
-            let Some((_, rule, fits)) = first else { continue };
+            let Some((_, rule, fits)) = first else {
+                next = lanes.next();
+                continue;
+            };
             let head = self.rings[rule].head;
             if self.queues[head].credit < self.cost_of_turn(head) {
                 self.next_round(head);
@@ -225,11 +247,9 @@ impl<W> Scheduler<W> {
                 self.order = order;
                 return Step::Granted;
             } else {
-                // It waits for room, and with it whoever comes after it and needs the same limits.
-                let at = self.too_costly_until(now, rule, head);
+                // It waits for room, and with it whoever comes after it, in this lane or below, and needs the same.
+                let at = self.wait_for_room(now, rule, head, waived);
                 opens = [opens, at].into_iter().flatten().min();
-                let Self { plan, reserved, .. } = self;
-                reserved.extend(plan.rules[rule].shared.iter().map(|bound| bound.limit));
                 continue;
             }
             self.order = order;
@@ -254,7 +274,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, requests, queues, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if state.paused {
@@ -268,10 +288,10 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
             return Gate::Reserved;
         }
-        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, now, costs, waived);
+        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
         let answer = ask(costs);
         let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks) };
+        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
@@ -284,7 +304,7 @@ impl<W> Scheduler<W> {
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, .. } = self;
+        let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
@@ -297,14 +317,14 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Until(hold));
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), now, costs);
+        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         let waived = waived || is_owed;
-        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
+        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, &key.clocks);
+            let due = pace_due(&rule.key_pace, &key.clocks, costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let passed = queue.passed;
@@ -368,7 +388,7 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
-        self.each_limit(index, |kind, state, cost| state.grant(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
         let queue = &mut self.queues[id];
@@ -435,10 +455,25 @@ impl<W> Scheduler<W> {
         false
     }
 
-    fn too_costly_until(&mut self, now: Instant, rule: usize, head: u32) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, .. } = self;
+    /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
+    /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
+    fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
+        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
-        match shared.ask_refs(&plan.shared_limits, &plan.rules[rule].shared, now, costs, true) {
+        let bounds = &plan.rules[rule].shared;
+        let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
+        let mut all = Ask::Room;
+        let mut widest = None;
+        for bound in bounds {
+            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), days, now, costs, waived);
+            if answer != Ask::Room {
+                widest = widest.max(Some(breadth(bound)));
+            }
+            all = all.and(answer);
+        }
+        let inside = bounds.iter().filter(|bound| Some(breadth(bound)) <= widest);
+        reserved.extend(inside.map(|bound| bound.limit));
+        match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
         }
@@ -503,6 +538,8 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
 }
 
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock]) -> Instant {
-    paces.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+/// What counts nothing of a request does not pace it.
+fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+    let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
+    counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

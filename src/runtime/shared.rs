@@ -60,7 +60,7 @@ impl Shared {
         let anchored = |specs: &[LimitSpec]| {
             specs.iter().any(|spec| match spec.kind {
                 LimitKind::Window { anchor, .. } => anchor == Anchor::End,
-                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
+                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
             })
         };
         let nests = anchored(&plan.key_limits)

@@ -143,9 +143,15 @@ impl World {
 
     /// Puts a running request back in line, its scope held for so many milliseconds.
     pub(crate) fn retry(&mut self, number: usize, scope: Target, millis: u64) {
+        self.retry_until(number, scope, millis, None);
+    }
+
+    /// The same for a request that waits for so many milliseconds at most.
+    pub(crate) fn retry_until(&mut self, number: usize, scope: Target, millis: u64, max_wait: Option<u64>) {
         let until = self.now.saturating_add(Nanos::from_millis(millis));
+        let deadline = max_wait.map(|millis| self.now.saturating_add(Nanos::from_millis(millis)));
         let id = self.asked[number].id;
-        assert!(self.scheduler.retry(self.now, id, scope, until, None));
+        assert!(self.scheduler.retry(self.now, id, scope, until, deadline));
         assert_eq!(self.scheduler.set_waker(id, number), None);
         self.wake();
     }

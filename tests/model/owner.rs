@@ -1,0 +1,630 @@
+//! The machine's owner and its callers: drives the machine through a history and writes down what it says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use request_balancer::Rules;
+use request_balancer::engine::{
+    self, Claim, Enter, Instant, KeyId, Nanos, Plan, RequestId, RuleId, Scheduler, Turned, Why,
+};
+
+use super::books::{Books, Request, Stage, Wrong};
+use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
+
+/// Turns in one instant after which the machine is said to run in circles.
+const CIRCLES: usize = 2_000;
+
+pub(crate) struct Owner {
+    pub(crate) scheduler: Scheduler<usize>,
+    pub(crate) books: Books,
+    pub(crate) keys: BTreeMap<u64, KeyId>,
+    labels: BTreeMap<u32, usize>,
+    /// Something was put in line without a turn.
+    dirty: bool,
+    /// Every request is polled as soon as it may do something.
+    draining: bool,
+    /// The queue that a newcomer is being put into.
+    joining: Option<(usize, u64)>,
+}
+
+pub(crate) fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+const fn rule_id(rule: usize) -> RuleId {
+    RuleId(rule as u16)
+}
+
+impl Owner {
+    pub(crate) fn new(history: &History) -> Result<Self, Wrong> {
+        let text = history.spec.to_string();
+        let rules: Rules = text.parse().map_err(|findings| format!("rules that do not load: {findings}"))?;
+        let plan = Plan {
+            lease: Nanos::new(history.spec.lease),
+            max_hold: Nanos::new(history.spec.max_hold),
+            ..(*rules.plan()).clone()
+        };
+        Ok(Self {
+            scheduler: Scheduler::new(Arc::new(plan)),
+            books: Books::new(&history.spec),
+            keys: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            dirty: false,
+            draining: false,
+            joining: None,
+        })
+    }
+
+    /// Goes through a history and lets everything come to its end.
+    pub(crate) fn run(&mut self, history: &History) -> Result<(), Wrong> {
+        for (position, op) in history.ops.iter().enumerate() {
+            self.apply(op).map_err(|wrong| format!("{wrong}\nat {} ns in op {position}: {op}", self.books.now))?;
+        }
+        self.drain().map_err(|wrong| format!("{wrong}\nat {} ns after the last op", self.books.now))
+    }
+
+    fn apply(&mut self, op: &Op) -> Result<(), Wrong> {
+        let now = at(self.books.now);
+        match op {
+            Op::Advance(span) => return self.advance(self.books.now + span),
+            Op::Stall(span) => {
+                self.books.now += span;
+                return Ok(());
+            }
+            Op::Enter(entry) => {
+                self.enter(entry)?;
+                if !entry.at_once {
+                    return Ok(());
+                }
+            }
+            Op::Withdraw(label) => {
+                if let Some(number) = self.labels.get(label).copied() {
+                    self.withdraw(number)?;
+                }
+            }
+            Op::Poll(label) => {
+                if let Some(number) = self.labels.get(label).copied() {
+                    self.claim(number)?;
+                    self.wakes()?;
+                }
+            }
+            Op::Hold(target, span) => {
+                let known = self.target(*target);
+                self.scheduler.hold(now, known, at(self.books.now + span));
+                self.books.set_hold(*target, self.books.now + span);
+            }
+            Op::Release(target) => {
+                let known = self.target(*target);
+                self.scheduler.release(now, known);
+                self.books.release(*target);
+                self.settled()?;
+            }
+            Op::Pause(rule) => {
+                self.scheduler.pause(rule_id(*rule));
+                self.books.paused[*rule] = true;
+            }
+            Op::Resume(rule) => self.resume(*rule)?,
+            Op::Turn => self.turn()?,
+            Op::Close => self.close()?,
+            Op::Abort => self.abort()?,
+        }
+        self.settle()
+    }
+
+    /// Lets time go on, and at each instant does what is due.
+    fn advance(&mut self, until: u64) -> Result<(), Wrong> {
+        self.settle()?;
+        while let Some(next) = self.next_event().filter(|&next| next <= until) {
+            self.books.now = self.books.now.max(next);
+            self.settle()?;
+        }
+        self.books.now = until;
+        self.settle()
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        let callers = self.books.requests.iter().flat_map(|request| [request.claims_at, request.ends_at]);
+        let wake = self.scheduler.next_wake().map(Instant::as_nanos);
+        callers.chain([wake]).flatten().min()
+    }
+
+    /// Does everything that is due, until nothing is left to do at this instant; then everything must be right.
+    fn settle(&mut self) -> Result<(), Wrong> {
+        for _ in 0..CIRCLES {
+            let now = self.books.now;
+            let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
+            if let Some(number) = self.books.requests.iter().position(|request| due(request.ends_at)) {
+                self.end(number)?;
+            } else if let Some(number) = self.books.requests.iter().position(|request| due(request.claims_at)) {
+                self.books.requests[number].claims_at = None;
+                self.claim(number)?;
+                self.wakes()?;
+            } else if self.dirty || due(self.scheduler.next_wake().map(Instant::as_nanos)) {
+                self.turn()?;
+            } else if let Some(number) = self.sleeper() {
+                self.claim(number)?;
+                self.wakes()?;
+            } else {
+                return self.inspect();
+            }
+        }
+        Err(format!("no end of turns: next wake-up {:?}", self.scheduler.next_wake()))
+    }
+
+    /// While draining: one that stands in line without having been polled.
+    fn sleeper(&self) -> Option<usize> {
+        let idle = |stage| match stage {
+            Stage::Asleep | Stage::Refused(_) => true,
+            Stage::Granted | Stage::Queued | Stage::Perhaps | Stage::Out(_) | Stage::Running(_) | Stage::Gone => false,
+        };
+        self.draining.then(|| self.books.requests.iter().position(|request| idle(request.stage)))?
+    }
+
+    fn turn(&mut self) -> Result<(), Wrong> {
+        self.dirty = false;
+        self.scheduler.dispatch(at(self.books.now));
+        self.settled()
+    }
+
+    /// After a call that may have made a turn.
+    fn settled(&mut self) -> Result<(), Wrong> {
+        self.books.advance();
+        self.wakes()
+    }
+
+    fn enter(&mut self, entry: &Entry) -> Result<(), Wrong> {
+        let (rule, key, now) = (entry.rule, entry.key, self.books.now);
+        let id = self.key(key);
+        let deadline = entry.deadline.map(|span| now + span);
+        let not_before = entry.not_before.map(|span| now + span);
+        let asked = engine::Entry {
+            cost: entry.cost as u32,
+            units: &[],
+            not_before: not_before.map(at),
+            deadline: deadline.map(at),
+        };
+        let full = self.books.spec.rules[rule].queue.is_some_and(|bound| self.books.in_line(rule, key) >= bound);
+        let displaced = if full && self.books.spec.rules[rule].drop_oldest {
+            self.books.oldest_never_started(rule, key)
+        } else {
+            Ok(None)
+        };
+        let entered = if entry.at_once {
+            self.scheduler.enter(at(now), id, rule_id(rule), asked)
+        } else {
+            self.scheduler.enqueue(at(now), id, rule_id(rule), asked).map(Enter::Waiting)
+        };
+        let too_costly = self.books.can_never_fit(rule, entry.cost, None);
+        let right = match entered {
+            Err(Turned::StaleKey) => false,
+            Err(Turned::Closed) => self.books.closed,
+            Err(Turned::CostTooHigh { capacity, .. }) => {
+                !self.books.closed && self.books.can_never_fit(rule, entry.cost, Some(capacity.into()))
+            }
+            Err(Turned::QueueFull { waiting }) => {
+                full && displaced.is_ok_and(|displaced| displaced.is_none())
+                    && u64::from(waiting) == self.books.in_line(rule, key)
+                    || displaced.is_err()
+            }
+            Ok(Enter::Started(_)) => !self.books.closed && !too_costly,
+            Ok(Enter::Waiting(_)) => !self.books.closed && !too_costly && (!full || displaced != Ok(None)),
+        };
+        if !right {
+            return Err(format!("entering: {entered:?}, full: {full}, too costly: {too_costly}"));
+        }
+        let Ok(entered) = entered else { return Ok(()) };
+        let (Enter::Started(request) | Enter::Waiting(request)) = entered;
+        let number = self.remember(request, entry, not_before, deadline);
+        self.joining = full.then_some((rule, key));
+        match entered {
+            Enter::Started(_) => {}
+            Enter::Waiting(_) if entry.at_once => self.waits(number),
+            Enter::Waiting(_) => {
+                self.dirty = true;
+                let _unknown = self.scheduler.set_waker(request, number);
+            }
+        }
+        if entry.at_once {
+            self.books.advance();
+        }
+        let prompt = self.hear()?;
+        self.joining = None;
+        if let Ok(Some(victim)) = displaced
+            && matches!(entered, Enter::Waiting(_))
+            && self.books.requests[victim].stage != Stage::Gone
+        {
+            return Err(format!("#{victim} was not displaced"));
+        }
+        if let Enter::Started(_) = entered {
+            self.granted(number)?;
+            self.started(number)?;
+        } else if entry.at_once && self.books.requests[number].stage != Stage::Gone {
+            self.repoll(number)?;
+        }
+        self.prompt(prompt)?;
+        self.wakes()
+    }
+
+    fn remember(&mut self, id: RequestId, entry: &Entry, not_before: Option<u64>, deadline: Option<u64>) -> usize {
+        let (number, now) = (self.books.requests.len(), self.books.now);
+        let until = not_before.unwrap_or(0);
+        let ordered = self.books.spec.rules[entry.rule].ordered;
+        self.books.requests.push(Request {
+            id,
+            entry: entry.clone(),
+            stage: if until > now && !ordered { Stage::Out(until) } else { Stage::Queued },
+            since: now,
+            not_before: if ordered { until } else { 0 },
+            deadline,
+            granted: 0,
+            lease: None,
+            slept: false,
+            starts: 0,
+            aborted: false,
+            claims_at: None,
+            ends_at: None,
+            answers: 0,
+        });
+        self.labels.insert(entry.label, number);
+        number
+    }
+
+    /// It was told to wait: it stands in its queue, or behind another grant of it.
+    fn waits(&mut self, number: usize) {
+        let request = &mut self.books.requests[number];
+        if request.stage == Stage::Queued {
+            request.stage = Stage::Perhaps;
+            self.books.grants += 1;
+            request.granted = self.books.grants;
+        }
+        let _unknown = self.scheduler.set_waker(request.id, number);
+    }
+
+    fn granted(&mut self, number: usize) -> Result<(), Wrong> {
+        let is_first = self.scheduler.is_granted(self.books.requests[number].id);
+        self.books.granted(number, is_first)
+    }
+
+    fn started(&mut self, number: usize) -> Result<(), Wrong> {
+        self.books.started(number)?;
+        let _unknown = self.scheduler.set_waker(self.books.requests[number].id, number);
+        Ok(())
+    }
+
+    fn claim(&mut self, number: usize) -> Result<(), Wrong> {
+        let request = &self.books.requests[number];
+        let (stage, now) = (request.stage, self.books.now);
+        let overdue = request.deadline.is_some_and(|deadline| deadline <= now);
+        let claim = self.scheduler.claim(at(now), request.id);
+        let wrong = || Err(format!("#{number} claims as {stage:?}: {claim:?}"));
+        match (claim, stage) {
+            (Claim::Started { waited }, Stage::Granted | Stage::Perhaps | Stage::Asleep) => {
+                if waited.get() != now - request.since {
+                    return wrong();
+                }
+                if stage == Stage::Asleep {
+                    self.books.requests[number].stage = Stage::Queued;
+                    self.books.advance();
+                    self.granted(number)?;
+                }
+                self.started(number)?;
+                self.books.advance();
+            }
+            // It is woken at its deadline: whether that was a grant or a refusal is only known now.
+            (Claim::Started { .. }, Stage::Queued | Stage::Out(_)) if overdue => {
+                self.granted(number)?;
+                self.started(number)?;
+                self.books.advance();
+            }
+            (Claim::Waiting, Stage::Queued | Stage::Perhaps | Stage::Out(_)) => {
+                let _unknown = self.scheduler.set_waker(request.id, number);
+            }
+            (Claim::Waiting, Stage::Granted)
+                if self.books.first_granted(request.entry.rule, request.entry.key) != Some(number) =>
+            {
+                let _unknown = self.scheduler.set_waker(request.id, number);
+            }
+            (Claim::Waiting, Stage::Asleep) => {
+                self.books.requests[number].stage = Stage::Queued;
+                self.books.requests[number].not_before = 0;
+                self.books.advance();
+                self.waits(number);
+            }
+            (Claim::Running, Stage::Running(_)) | (Claim::Unknown, Stage::Gone) => {}
+            (Claim::Refused { why, .. }, Stage::Refused(known)) if why == known => self.answered(number),
+            (Claim::Refused { why: Why::MaxWait, .. }, _) if overdue && stage.in_line() => self.answered(number),
+            (Claim::Refused { why: Why::Displaced, .. }, Stage::Queued | Stage::Perhaps | Stage::Out(_))
+                if self.joining == Some((request.entry.rule, request.entry.key)) =>
+            {
+                self.answered(number);
+            }
+            (
+                Claim::Started { .. } | Claim::Waiting | Claim::Running | Claim::Refused { .. } | Claim::Unknown,
+                Stage::Queued
+                | Stage::Perhaps
+                | Stage::Granted
+                | Stage::Asleep
+                | Stage::Out(_)
+                | Stage::Running(_)
+                | Stage::Refused(_)
+                | Stage::Gone,
+            ) => return wrong(),
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, number: usize) {
+        self.books.left(number, Stage::Gone);
+        self.books.requests[number].answers += 1;
+    }
+
+    /// Fires the wakers, and those of whoever starts then, until nobody is left to wake.
+    fn wakes(&mut self) -> Result<(), Wrong> {
+        while !self.scheduler.take_wakes().is_empty() {
+            let prompt = self.hear()?;
+            self.prompt(prompt)?;
+        }
+        self.books.resolve();
+        self.evictions()
+    }
+
+    /// Writes down who was woken; returns those who claim at once.
+    fn hear(&mut self) -> Result<Vec<usize>, Wrong> {
+        let mut prompt = Vec::new();
+        for number in std::mem::take(self.scheduler.take_wakes()) {
+            let request = &self.books.requests[number];
+            let queue = (request.entry.rule, request.entry.key);
+            let overdue = request.deadline.is_some_and(|deadline| deadline <= self.books.now);
+            match request.stage {
+                Stage::Queued | Stage::Perhaps | Stage::Out(_) | Stage::Asleep
+                    if (overdue || self.joining == Some(queue)) && !self.scheduler.is_granted(request.id) =>
+                {
+                    self.claim(number)?;
+                    let request = &self.books.requests[number];
+                    if matches!(request.stage, Stage::Queued | Stage::Perhaps | Stage::Out(_)) {
+                        // Not refused, and yet woken: granted behind another grant of its queue.
+                        self.granted(number)?;
+                    }
+                }
+                Stage::Refused(_) => self.claim(number)?,
+                Stage::Queued | Stage::Perhaps | Stage::Out(_) => {
+                    self.granted(number)?;
+                    self.woken(number, &mut prompt);
+                }
+                Stage::Granted => self.woken(number, &mut prompt),
+                Stage::Running(_) if self.scheduler.is_aborted(request.id) && request.aborted => {}
+                Stage::Asleep | Stage::Running(_) | Stage::Gone => {
+                    return Err(format!("#{number} woken as {:?}", request.stage));
+                }
+            }
+        }
+        Ok(prompt)
+    }
+
+    fn prompt(&mut self, prompt: Vec<usize>) -> Result<(), Wrong> {
+        for number in prompt {
+            if self.books.requests[number].stage == Stage::Granted {
+                self.claim(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn woken(&mut self, number: usize, prompt: &mut Vec<usize>) {
+        let now = self.books.now;
+        let request = &mut self.books.requests[number];
+        let delay = if self.draining { Some(0) } else { request.entry.claims_after };
+        match delay {
+            Some(0) => prompt.push(number),
+            Some(span) => request.claims_at = Some(now + span),
+            None => {}
+        }
+    }
+
+    /// An attempt ends as its entry says.
+    fn end(&mut self, number: usize) -> Result<(), Wrong> {
+        let request = &self.books.requests[number];
+        let (id, now) = (request.id, self.books.now);
+        let (rule, key) = (request.entry.rule, request.entry.key);
+        let then =
+            request.entry.attempts.get(request.starts - 1).map_or(Then::Finish, |attempt: &Attempt| attempt.then);
+        let stays = !self.books.closed && !request.aborted;
+        let (after, deadline, scope) = match then {
+            Then::Finish => {
+                self.scheduler.finish(at(now), id);
+                self.books.ended(number);
+                self.answered(number);
+                return self.settled();
+            }
+            Then::Retry { scope, after, deadline } => (after, deadline, Some(scope)),
+            Then::BackOff { after, deadline } => (after, deadline, None),
+        };
+        let (until, deadline) = (now + after, deadline.map(|span| now + span));
+        let target = scope.and_then(|scope| match scope {
+            Scope::Request => None,
+            Scope::Queue => Some(Target::Queue(rule, key)),
+            Scope::Key => Some(Target::Key(key)),
+            Scope::Rule => Some(Target::Rule(rule)),
+            Scope::Overall => Some(Target::Overall),
+        });
+        let kept = match scope {
+            Some(_) => {
+                let known = target.map_or(engine::Target::Request, |target| self.target(target));
+                self.scheduler.retry(at(now), id, known, at(until), deadline.map(at))
+            }
+            None => self.scheduler.back_off(at(now), id, at(until), deadline.map(at)),
+        };
+        if kept != stays {
+            return Err(format!("#{number} put back: {kept}"));
+        }
+        if let Some(target) = target {
+            self.books.set_hold(target, until);
+        }
+        self.books.ended(number);
+        if !kept {
+            self.answered(number);
+            return self.settled();
+        }
+        let steps_out = scope == Some(Scope::Request) || (scope.is_none() && !self.books.spec.rules[rule].ordered);
+        let request = &mut self.books.requests[number];
+        request.stage = if steps_out { Stage::Out(until) } else { Stage::Perhaps };
+        request.not_before = if scope.is_none() && !steps_out { until } else { 0 };
+        request.since = now;
+        request.deadline = deadline;
+        self.settled()?;
+        // It has no waker yet: it may have been granted again already.
+        if matches!(self.books.requests[number].stage, Stage::Perhaps | Stage::Out(_) | Stage::Queued) {
+            self.repoll(number)?;
+        }
+        self.wakes()
+    }
+
+    /// Polls a request that was put in line by a call that may have granted or refused it.
+    fn repoll(&mut self, number: usize) -> Result<(), Wrong> {
+        let (id, now) = (self.books.requests[number].id, self.books.now);
+        let stage = self.books.requests[number].stage;
+        match self.scheduler.claim(at(now), id) {
+            Claim::Started { .. } if stage == Stage::Granted => self.started(number)?,
+            Claim::Started { .. } => {
+                self.books.requests[number].stage = Stage::Queued;
+                self.granted(number)?;
+                self.started(number)?;
+                self.books.advance();
+            }
+            Claim::Waiting => {
+                self.waits(number);
+            }
+            Claim::Refused { why: Why::MaxWait, .. }
+                if self.books.requests[number].deadline.is_some_and(|deadline| deadline <= now) =>
+            {
+                self.answered(number);
+            }
+            claim @ (Claim::Running | Claim::Refused { .. } | Claim::Unknown) => {
+                return Err(format!("#{number} put back and polled at once: {claim:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn withdraw(&mut self, number: usize) -> Result<(), Wrong> {
+        self.scheduler.withdraw(at(self.books.now), self.books.requests[number].id);
+        if self.books.requests[number].stage != Stage::Gone {
+            self.books.ended(number);
+            self.answered(number);
+        }
+        self.settled()
+    }
+
+    fn resume(&mut self, rule: usize) -> Result<(), Wrong> {
+        self.scheduler.resume(at(self.books.now), rule_id(rule));
+        self.books.paused[rule] = false;
+        self.settled()
+    }
+
+    fn close(&mut self) -> Result<(), Wrong> {
+        self.settle()?;
+        let refused = self.scheduler.close(at(self.books.now));
+        let waiting: Vec<usize> =
+            (0..self.books.requests.len()).filter(|&number| self.books.requests[number].stage.in_line()).collect();
+        if refused != waiting.len() {
+            return Err(format!("{refused} refused at the close, of {}", waiting.len()));
+        }
+        for number in waiting {
+            self.books.left(number, Stage::Refused(Why::Closed));
+        }
+        self.books.closed = true;
+        self.wakes()
+    }
+
+    fn abort(&mut self) -> Result<(), Wrong> {
+        let told = self.scheduler.abort();
+        let running = self.books.requests.iter_mut().filter(|request| matches!(request.stage, Stage::Running(_)));
+        let mut count = 0;
+        for request in running.filter(|request| !request.aborted) {
+            request.aborted = true;
+            count += 1;
+        }
+        if told != count {
+            return Err(format!("{told} aborted, of {count}"));
+        }
+        self.wakes()
+    }
+
+    /// The record of a key.
+    fn key(&mut self, key: u64) -> KeyId {
+        let Self { keys, scheduler, books, .. } = self;
+        *keys.entry(key).or_insert_with(|| scheduler.add_key(at(books.now), key))
+    }
+
+    fn target(&mut self, target: Target) -> engine::Target {
+        match target {
+            Target::Overall => engine::Target::Overall,
+            Target::Rule(rule) => engine::Target::Rule(rule_id(rule)),
+            Target::Key(key) => engine::Target::Key(self.key(key)),
+            Target::Queue(rule, key) => engine::Target::Queue(rule_id(rule), self.key(key)),
+        }
+    }
+
+    /// Forgets the keys that the machine forgot, which must have been idle.
+    fn evictions(&mut self) -> Result<(), Wrong> {
+        let now = self.books.now;
+        for evicted in std::mem::take(self.scheduler.take_evicted()) {
+            let key = evicted.tag;
+            if self.keys.remove(&key) != Some(evicted.id) {
+                return Err(format!("key {key} evicted under another id"));
+            }
+            if self.books.free_at(key).is_none_or(|free| free > now) {
+                return Err(format!("key {key} evicted while it was in use"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything may go on and comes to its end; then nothing may be left.
+    fn drain(&mut self) -> Result<(), Wrong> {
+        self.settle()?;
+        self.draining = true;
+        for rule in 0..self.books.spec.rules.len() {
+            self.resume(rule)?;
+        }
+        for number in 0..self.books.requests.len() {
+            if self.books.requests[number].stage == Stage::Granted {
+                self.claim(number)?;
+                self.wakes()?;
+            }
+        }
+        self.settle()?;
+        let mut instants = 0;
+        while let Some(next) = self.next_event() {
+            self.books.now = self.books.now.max(next);
+            self.settle()?;
+            instants += 1;
+            if instants > 200_000 {
+                return Err("no end of instants".to_owned());
+            }
+        }
+        self.books.finished()?;
+        let snapshot = self.scheduler.snapshot(at(self.books.now));
+        if snapshot.keys != 0 || !self.keys.is_empty() {
+            return Err(format!("{} keys kept", snapshot.keys));
+        }
+        let latest = self.books.keys().filter_map(|key| self.books.free_at(key)).max().unwrap_or(0);
+        let used = self.books.attempts.iter().filter_map(|attempt| attempt.end).max().unwrap_or(0);
+        let latest = latest.max(used).max(self.books.last_left);
+        if self.books.now > latest + 2_000_000_000 {
+            return Err(format!("keys kept until {}, free at {latest}", self.books.now));
+        }
+        Ok(())
+    }
+
+    fn inspect(&mut self) -> Result<(), Wrong> {
+        self.books.settle();
+        let now = at(self.books.now);
+        let snapshot = self.scheduler.snapshot(now);
+        self.books.counts(&snapshot)?;
+        for (&key, &id) in &self.keys {
+            self.books.key_counts(key, &self.scheduler.key_snapshot(now, id))?;
+        }
+        self.books.nobody_waits_for_nothing(&snapshot)
+    }
+}
