@@ -287,6 +287,14 @@ pub enum Refused {
         /// The rule whose name looks most like it.
         nearest: Option<String>,
     },
+    /// The rules declare no such unit.
+    #[error("there is no unit `{name}`{}", DidYouMean(nearest.as_deref()))]
+    UnknownUnit {
+        /// The name that was asked for.
+        name: String,
+        /// The declared unit whose name looks most like it.
+        nearest: Option<String>,
+    },
     /// Its queue is full.
     #[error("its queue is full: {waiting} requests wait in it")]
     QueueFull {

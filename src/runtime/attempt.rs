@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::engine::RuleId;
-use crate::error::Failure;
+use crate::engine::{RequestId, RuleId};
+use crate::error::{Failure, Refused};
 use crate::key::Key;
 
 /// One run of a request's closure.
@@ -14,6 +14,7 @@ use crate::key::Key;
 /// The closure gets it by value and may drop it at once: it ends nothing and holds nothing.
 pub struct Attempt {
     pub(super) shared: Arc<Shared>,
+    pub(super) id: Option<RequestId>,
     pub(super) rule: RuleId,
     pub(super) key: Key,
     pub(super) number: u32,
@@ -50,6 +51,19 @@ impl Attempt {
     #[must_use]
     pub const fn is_last(&self) -> bool {
         self.is_last
+    }
+
+    /// The attempt cost `actual` in this unit, not what was asked for: its limits count that from now on.
+    ///
+    /// Windows count the difference both ways, as of the attempt's start; spacing and buckets charge what is more and
+    /// give nothing back. What is more may go over a limit, and later starts wait for it. A retry pays `actual`. Once
+    /// the attempt has ended it changes nothing. `"requests"` is the default unit.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownUnit`] with the nearest name.
+    pub fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.shared.settle(self.id, unit, actual)
     }
 
     /// The failure that puts the request back in line, with nothing of its scope starting before `after` is over.

@@ -215,7 +215,7 @@ impl Builder {
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
-        Balancer { shared: Arc::new(Shared::new(self.rules.plan(), seed)) }
+        Balancer { shared: Arc::new(Shared::new(self.rules, seed)) }
     }
 }
 

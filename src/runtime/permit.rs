@@ -47,6 +47,15 @@ impl Permit {
         self.place.waited()
     }
 
+    /// The call cost `actual` in this unit, not what was asked for. As [`Attempt::settle`](crate::Attempt::settle).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownUnit`] with the nearest name.
+    pub fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.place.settle(unit, actual)
+    }
+
     /// The server asked to come again later: puts the same request back in line, in its old place, and waits for its
     /// next start. As [`Attempt::retry`](crate::Attempt::retry).
     ///

@@ -12,7 +12,7 @@ use super::place::{Place, Wishes};
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
-use crate::engine::{Nanos, RuleId};
+use crate::engine::{Charge, Nanos, RuleId};
 use crate::error::{Outcome, Refused, Verdict};
 use crate::key::Key;
 use crate::rules::Retry;
@@ -38,7 +38,15 @@ impl<'a> Request<'a> {
             Ok(rule) => shared.rule(rule).max_wait.unwrap_or(Nanos::MAX),
             Err(_) => Nanos::MAX,
         };
-        let wishes = Wishes { not_before: Nanos::ZERO, max_wait, policy: None, idempotent: false, fail_fast: false };
+        let wishes = Wishes {
+            cost: 1,
+            units: Vec::new(),
+            not_before: Nanos::ZERO,
+            max_wait,
+            policy: None,
+            idempotent: false,
+            fail_fast: false,
+        };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
 
@@ -51,6 +59,50 @@ impl<'a> Request<'a> {
 }
 
 impl<'a, C> Request<'a, C> {
+    /// What the request takes from every limit that counts requests. Default: 1; zero counts as 1.
+    ///
+    /// Concurrency caps count attempts and take one place each. A cost that one of its limits never has room for is
+    /// refused at once with [`Refused::CostTooHigh`]. Each attempt pays anew.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.wishes.cost = cost.max(1);
+        self
+    }
+
+    /// What the request takes from every limit that counts a declared unit. Default: nothing.
+    ///
+    /// `"requests"` is the default unit, as in [`cost`](Self::cost). A unit that the rules do not declare shows as
+    /// [`Refused::UnknownUnit`] when the request enters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, NextStart, Rules};
+    ///
+    /// let rules: Rules = "units = ['tokens']\noverall = ['60/1m', '10000/1m tokens']".parse()?;
+    /// let balancer = Balancer::new(rules);
+    /// let permit = balancer.request("default", "gpt").cost_of("tokens", 9_000).acquire().await?;
+    /// // It turned out shorter than was feared.
+    /// permit.settle("tokens", 1_200)?;
+    /// let next = balancer.request("default", "gpt").cost_of("tokens", 8_800).try_acquire();
+    /// assert!(next.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost_of(mut self, unit: &str, cost: u32) -> Self {
+        match self.shared.unit(unit) {
+            Ok(Charge::Unit(position)) => {
+                if self.wishes.units.len() <= position {
+                    self.wishes.units.resize(position + 1, 0);
+                }
+                self.wishes.units[position] = cost;
+            }
+            Ok(Charge::Requests | Charge::Attempt) => self.wishes.cost = cost.max(1),
+            Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
+            Err(_) => {}
+        }
+        self
+    }
+
     /// The longest time in line, over all attempts; after it the request is refused with [`Refused::MaxWait`].
     ///
     /// Default: the rule's `max_wait`, or as long as it takes.

@@ -14,10 +14,11 @@ use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
 use super::{errands, nesting};
 use crate::engine::{
-    self, Anchor, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
+    self, Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
 };
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
+use crate::rules::Rules;
 use crate::rules::wording::nearest;
 
 /// Everything behind the handles.
@@ -26,6 +27,7 @@ use crate::rules::wording::nearest;
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) plan: Arc<Plan>,
+    rules: Rules,
     pub(crate) keys: Keys,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
@@ -53,7 +55,8 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: Arc<Plan>, seed: u64) -> Self {
+    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
+        let plan = rules.plan();
         let mut names: Box<[_]> =
             (0..).map(RuleId).zip(&plan.rules).map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
@@ -78,6 +81,7 @@ impl Shared {
                 became_idle: false,
             }),
             plan,
+            rules,
             keys: Keys::default(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
@@ -92,6 +96,23 @@ impl Shared {
             Ok(position) => Ok(self.names[position].1),
             Err(_) => Err(self.unknown(name)),
         }
+    }
+
+    /// What the limits count that are in this unit.
+    pub(crate) fn unit(&self, name: &str) -> Result<Charge, Refused> {
+        self.rules.unit(name).ok_or_else(|| Refused::UnknownUnit {
+            name: name.to_owned(),
+            nearest: nearest(name, self.rules.units()).map(str::to_owned),
+        })
+    }
+
+    /// A running attempt cost another amount than was asked for.
+    pub(crate) fn settle(&self, attempt: Option<RequestId>, unit: &str, actual: u32) -> Result<(), Refused> {
+        let charge = self.unit(unit)?;
+        if let Some(id) = attempt {
+            self.with(|state, now| state.machine.settle(now, id, charge, actual));
+        }
+        Ok(())
     }
 
     pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {

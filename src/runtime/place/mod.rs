@@ -17,6 +17,10 @@ use crate::key::Key;
 /// What a request asks for beside its rule and key.
 #[derive(Debug)]
 pub(crate) struct Wishes {
+    /// In requests.
+    pub(crate) cost: u32,
+    /// In declared units, by position.
+    pub(crate) units: Vec<u32>,
     pub(crate) not_before: Nanos,
     /// [`Nanos::MAX`]: for as long as it takes.
     pub(crate) max_wait: Nanos,
@@ -121,12 +125,18 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             shared: Arc::clone(self.shared()),
+            id: self.running(),
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
             is_last: self.spent.failures.saturating_add(1) >= self.policy().attempts,
             waited: self.waited(),
         }
+    }
+
+    /// The cost of the running attempt turned out to be another.
+    pub(crate) fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.shared().settle(self.running(), unit, actual)
     }
 
     /// Enters if it has not, and waits for its start. After an error the place is empty.
@@ -187,6 +197,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         Ok(())
     }
 
+    /// What the machine calls it while an attempt runs.
+    const fn running(&self) -> Option<RequestId> {
+        match &self.stage {
+            Stage::Running { known, .. } => Some(known.id),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => None,
+        }
+    }
+
     fn policy(&self) -> &RetryPolicy {
         self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared().rule(self.rule).retry)
     }
@@ -220,8 +238,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 }
             }
             let entry = Entry {
-                cost: 1,
-                units: &[],
+                cost: wishes.cost,
+                units: &wishes.units,
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };
