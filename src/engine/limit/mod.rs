@@ -143,6 +143,15 @@ impl LimitState {
         }
     }
 
+    /// Counts what another state of the same limit knows and has outstanding, too.
+    fn merge(&mut self, kind: LimitKind, now: Instant, other: &Self) {
+        match (self, other) {
+            (Self::Window(window), Self::Window(other)) => window.merge(other),
+            (Self::Gcra(gcra), Self::Gcra(other)) => gcra.merge(now, other),
+            (Self::Window(_), Self::Gcra(_)) | (Self::Gcra(_), Self::Window(_)) => mismatch(kind),
+        }
+    }
+
     /// Takes over what other limits know of past starts.
     fn take_over<'a>(&mut self, kind: LimitKind, known: impl Iterator<Item = (LimitKind, &'a Self)>) {
         let mut longest = (Nanos::ZERO, Vec::new());
@@ -285,6 +294,13 @@ impl LimitStates {
         }
     }
 
+    /// Counts what other states of the same limits know and have outstanding, too.
+    pub(crate) fn merge(&mut self, specs: &[LimitSpec], now: Instant, other: &Self) {
+        for ((spec, state), other) in specs.iter().zip(self.as_mut_slice()).zip(other.as_slice()) {
+            state.merge(spec.kind, now, other);
+        }
+    }
+
     /// When nothing is left of any of them; `None` while something is outstanding.
     pub(crate) fn free_at(&self, specs: &[LimitSpec]) -> Option<Instant> {
         let mut latest = Instant::ZERO;
@@ -311,6 +327,11 @@ impl PaceClock {
     /// When the next paced start is due.
     pub(crate) const fn due(self) -> Instant {
         self.due
+    }
+
+    /// The later of two clocks.
+    pub(crate) fn later(self, other: Self) -> Self {
+        Self { due: self.due.max(other.due) }
     }
 
     /// A paced request of this cost was granted.
