@@ -204,6 +204,23 @@ fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_in
     assert_eq!(world.starts_of(costly), [1_000]);
 }
 
+#[test]
+fn a_request_that_comes_back_before_a_costly_one_does_not_wait_for_what_that_one_waits_for() {
+    // The costly one waits for the end of an attempt; the one before it fits as soon as its backoff is over.
+    let mut world = World::new("per_key = { count = 5, per = '100ms', count_from = 'response' }");
+    let long = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    world.back_off(first, 30);
+    let costly = world.enter_as("default", 1, Manner::Prompt, Entry { cost: 5, ..Entry::default() });
+    world.run_until(40);
+    assert_eq!(world.starts_of(first), [0, 30]);
+    world.finish(first);
+    world.run_until(500);
+    world.finish(long);
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(costly), [600]);
+}
+
 // A rule's own overall limit.
 
 #[test]

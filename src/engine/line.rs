@@ -122,6 +122,7 @@ impl<W> Scheduler<W> {
         match queues[queue].state {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
+            QueueState::Blocked if is_first => self.make_ready(queue),
             QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked => {}
         }
     }
