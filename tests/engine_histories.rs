@@ -129,6 +129,56 @@ fn a_turn_moves_at_most_64_queues() {
     assert!((0..10_000).all(|key| world.starts("b", key) == [10_000]));
 }
 
+#[test]
+fn what_is_owed_holds_nobody_up_who_does_not_draw_on_it() {
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}\nfree = { under = ['overall'] }");
+    world.enqueue_many("a", 1, 2);
+    let b = world.enqueue("b", 1);
+    world.turn();
+    world.run_until(5_000);
+    // The key's next room is owed to `b`, which is none of the free one's business.
+    let free = world.enter("free", 1);
+    assert_eq!(world.starts_of(free), [5_000]);
+    world.run_until(60_000);
+    assert_eq!(world.starts_of(b), secs([10]));
+    assert_eq!(world.starts("a", 1), secs([0, 20]));
+}
+
+#[test]
+fn starts_that_use_none_of_a_queues_room_do_not_pass_it() {
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}\nfree = { under = ['overall'] }");
+    world.enqueue_many("free", 1, 5);
+    world.enqueue_many("a", 1, 2);
+    let b = world.enqueue("b", 1);
+    world.turn();
+    assert_eq!(world.starts("free", 1), [0; 5]);
+    world.run_until(60_000);
+    assert_eq!(world.starts_of(b), secs([10]));
+    assert_eq!(world.starts("a", 1), secs([0, 20]));
+}
+
+#[test]
+fn two_pairs_of_rules_owe_each_other_nothing() {
+    let mut world = World::new(
+        "[limits.reads]
+        per_key = '1/10s'
+        [limits.writes]
+        per_key = '1/15s'
+        [rules]
+        a = { under = ['reads'] }
+        b = { under = ['reads'] }
+        c = { under = ['writes'] }
+        d = { under = ['writes'] }",
+    );
+    for rule in ["a", "b", "c", "d"] {
+        world.enqueue_many(rule, 1, 3);
+    }
+    world.turn();
+    world.run_until(120_000);
+    assert_eq!([world.starts("a", 1), world.starts("b", 1)], [secs([0, 20, 40]), secs([10, 30, 50])]);
+    assert_eq!([world.starts("c", 1), world.starts("d", 1)], [secs([0, 30, 60]), secs([15, 45, 75])]);
+}
+
 // Costs.
 
 #[test]

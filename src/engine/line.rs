@@ -274,32 +274,47 @@ impl<W> Scheduler<W> {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
     }
 
-    /// A request of the queue was granted: its waiting siblings were passed once more.
+    /// A request of the queue was granted: its waiting siblings that draw on the same limits of the key were passed once
+    /// more.
     pub(super) fn note_passed(&mut self, queue: u32) {
-        self.queues[queue].passed = 0;
-        let mut sibling = self.queues[queue].sibling;
+        let Self { plan, queues, .. } = self;
+        queues[queue].passed = 0;
+        let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
         while sibling != queue {
-            let record = &mut self.queues[sibling];
-            if !record.waiting.is_empty() {
+            let record = &mut queues[sibling];
+            if !record.waiting.is_empty() && plan.share_key_limit(record.rule, rule) {
                 record.passed += 1;
             }
             sibling = record.sibling;
         }
     }
 
+    /// The key's next room is owed to a queue from now on.
+    pub(super) fn owe(&mut self, queue: u32) {
+        let Self { queues, keys, .. } = self;
+        let record = &mut queues[queue];
+        if !record.owed {
+            record.owed = true;
+            keys[record.key].owed += 1;
+        }
+    }
+
     /// The key's next room is nobody's in particular any more: its queues decide anew.
     pub(super) fn clear_owed(&mut self, queue: u32) {
-        self.keys[self.queues[queue].key].owed = NIL;
+        let Self { queues, keys, .. } = self;
+        let record = &mut queues[queue];
+        record.owed = false;
+        keys[record.key].owed -= 1;
         self.redecide_blocked(queue);
     }
 
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
     pub(super) fn make_ready(&mut self, queue: u32) {
-        let Self { plan, queues, keys, lanes, rings, .. } = self;
+        let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
         let quantum = lanes[lane].quantum(weight);
-        if keys[queues[queue].key].owed == queue {
+        if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -367,7 +382,7 @@ impl<W> Scheduler<W> {
         }
         self.queues[queue].state = QueueState::Idle;
         self.queues[queue].passed = 0;
-        if self.keys[self.queues[queue].key].owed == queue {
+        if self.queues[queue].owed {
             self.clear_owed(queue);
         }
     }

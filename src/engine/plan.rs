@@ -28,6 +28,14 @@ pub struct Plan {
     pub fair_by: Charge,
 }
 
+impl Plan {
+    /// Whether two rules draw on a limit of the key's record together, so that one may use up the other's room.
+    pub(super) fn share_key_limit(&self, rule: u16, other: u16) -> bool {
+        let bounds = |rule: u16| self.rules[usize::from(rule)].key.iter().map(|bound| bound.limit);
+        bounds(rule).any(|limit| bounds(other).any(|also| also == limit))
+    }
+}
+
 /// The position of a rule in its [`Plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u16);

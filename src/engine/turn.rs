@@ -303,15 +303,14 @@ impl<W> Scheduler<W> {
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
+        if self.yields(id) {
+            return Err(Refusal::Event);
+        }
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
-        let is_owed = key.owed == id;
-        if key.owed != NIL && !is_owed {
-            return Err(Refusal::Event);
-        }
         let hold = not_before.max(queue.hold).max(key.hold);
         if hold > now {
             return Err(Refusal::Until(hold));
@@ -321,27 +320,48 @@ impl<W> Scheduler<W> {
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
-        let waived = waived || is_owed;
+        let waived = waived || queue.owed;
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
         if of_key == Ask::Room {
             let due = pace_due(&rule.key_pace, &key.clocks);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let passed = queue.passed;
-        if is_owed || self.patience(id).is_some_and(|need| passed >= need) {
+        if queue.owed || self.patience(id).is_some_and(|need| passed >= need) {
             return Err(Refusal::Passed(of_key));
         }
         Err(Refusal::from(of_key))
     }
 
+    /// Whether the key's next room is owed to another queue that draws on the same limits of the key.
+    fn yields(&self, id: u32) -> bool {
+        let queue = &self.queues[id];
+        if self.keys[queue.key].owed == 0 || queue.owed {
+            return false;
+        }
+        let mut sibling = queue.sibling;
+        while sibling != id {
+            let record = &self.queues[sibling];
+            if record.owed && self.plan.share_key_limit(record.rule, queue.rule) {
+                return true;
+            }
+            sibling = record.sibling;
+        }
+        false
+    }
+
     /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
     fn patience(&self, id: u32) -> Option<u32> {
         let lane_of = |queue: &Queue| self.plan.rules[usize::from(queue.rule)].lane;
-        let lane = lane_of(&self.queues[id]);
-        let mut sibling = self.queues[id].sibling;
+        let queue = &self.queues[id];
+        let lane = lane_of(queue);
+        let mut sibling = queue.sibling;
         while sibling != id {
             let record = &self.queues[sibling];
-            if !record.waiting.is_empty() && lane_of(record) < lane {
+            if !record.waiting.is_empty()
+                && lane_of(record) < lane
+                && self.plan.share_key_limit(record.rule, queue.rule)
+            {
                 return self.lanes[lane].patience();
             }
             sibling = record.sibling;
@@ -352,13 +372,11 @@ impl<W> Scheduler<W> {
     /// Moves a queue that may not start out of its ring.
     fn demote(&mut self, id: u32, refusal: Refusal) {
         self.leave_ring(id);
-        let key = self.queues[id].key;
-        let was_owed = self.keys[key].owed == id;
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event => self.queues[id].state = QueueState::Blocked,
             Refusal::Passed(ask) => {
-                self.keys[key].owed = id;
+                self.owe(id);
                 match ask {
                     Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),
                     Ask::Room | Ask::Busy => self.queues[id].state = QueueState::Blocked,
@@ -366,7 +384,7 @@ impl<W> Scheduler<W> {
                 return;
             }
         }
-        if was_owed {
+        if self.queues[id].owed {
             // Something other than the key's room stops it: its siblings need not wait for that.
             self.clear_owed(id);
         }
@@ -399,7 +417,7 @@ impl<W> Scheduler<W> {
         } else if queue.credit < self.cost_of_turn(id) {
             self.next_round(id);
         }
-        if self.keys[self.queues[id].key].owed == id {
+        if self.queues[id].owed {
             self.clear_owed(id);
         }
     }
@@ -436,8 +454,7 @@ impl<W> Scheduler<W> {
     /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
     /// use the room now.
     fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
-        let key = self.queues[id].key;
-        if self.keys[key].owed != id || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
+        if !self.queues[id].owed || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
             return false;
         }
         let mut sibling = self.queues[id].sibling;
