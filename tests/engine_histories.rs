@@ -179,6 +179,28 @@ fn two_pairs_of_rules_owe_each_other_nothing() {
     assert_eq!([world.starts("c", 1), world.starts("d", 1)], [secs([0, 30, 60]), secs([15, 45, 75])]);
 }
 
+#[test]
+fn what_a_queue_used_up_itself_is_owed_to_it_by_nobody() {
+    // `a` waits for its named budget, of which `b` takes nothing; the limit that both draw on has room.
+    let mut world = World::new(
+        "per_key = '50/1s'
+        [limits.narrow]
+        per_key = '1/10s'
+        [rules]
+        a = { under = ['per_key', 'narrow'] }
+        b = {}",
+    );
+    world.enqueue_many("a", 1, 2);
+    world.enqueue_many("b", 1, 3);
+    world.turn();
+    assert_eq!(world.starts("b", 1), [0; 3]);
+    world.run_until(5_000);
+    let late = world.enter("b", 1);
+    assert_eq!(world.starts_of(late), [5_000]);
+    world.run_until(60_000);
+    assert_eq!(world.starts("a", 1), secs([0, 10]));
+}
+
 // Costs.
 
 #[test]

@@ -282,7 +282,7 @@ impl<W> Scheduler<W> {
         let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
         while sibling != queue {
             let record = &mut queues[sibling];
-            if !record.waiting.is_empty() && plan.share_key_limit(record.rule, rule) {
+            if !record.waiting.is_empty() && plan.common_key_limits(record.rule, rule).next().is_some() {
                 record.passed += 1;
             }
             sibling = record.sibling;
@@ -305,7 +305,7 @@ impl<W> Scheduler<W> {
         let record = &mut queues[queue];
         record.owed = false;
         keys[record.key].owed -= 1;
-        self.redecide_blocked(queue);
+        self.redecide(queue, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
     }
 
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.

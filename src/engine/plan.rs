@@ -29,10 +29,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether two rules draw on a limit of the key's record together, so that one may use up the other's room.
-    pub(super) fn share_key_limit(&self, rule: u16, other: u16) -> bool {
+    /// The limits in a key's record that two rules draw on together, so that one may use up the other's room.
+    pub(super) fn common_key_limits(&self, rule: u16, other: u16) -> impl Iterator<Item = usize> {
         let bounds = |rule: u16| self.rules[usize::from(rule)].key.iter().map(|bound| bound.limit);
-        bounds(rule).any(|limit| bounds(other).any(|also| also == limit))
+        bounds(rule).filter(move |limit| bounds(other).any(|also| also == *limit))
     }
 }
 

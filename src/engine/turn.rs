@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::{LimitRef, PaceRef, RulePlan};
+use super::plan::{LimitRef, LimitSpec, PaceRef, RulePlan};
 use super::queue::{Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::{NIL, Slab};
@@ -303,9 +303,7 @@ impl<W> Scheduler<W> {
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
-        if self.yields(id) {
-            return Err(Refusal::Event);
-        }
+        self.leave_what_is_owed(now, id, whose)?;
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, .. } = self;
         let costs = whose.costs(requests, queues);
@@ -326,28 +324,71 @@ impl<W> Scheduler<W> {
             let due = pace_due(&rule.key_pace, &key.clocks);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
-        let passed = queue.passed;
-        if queue.owed || self.patience(id).is_some_and(|need| passed >= need) {
+        let (passed, owed) = (queue.passed, queue.owed);
+        if (owed || self.patience(id).is_some_and(|need| passed >= need)) && self.waits_for_siblings(now, id, of_key) {
             return Err(Refusal::Passed(of_key));
         }
         Err(Refusal::from(of_key))
     }
 
-    /// Whether the key's next room is owed to another queue that draws on the same limits of the key.
-    fn yields(&self, id: u32) -> bool {
-        let queue = &self.queues[id];
-        if self.keys[queue.key].owed == 0 || queue.owed {
-            return false;
+    /// Refuses what would take the room that is owed to a sibling.
+    fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
+        let Self { plan, requests, queues, keys, .. } = self;
+        let queue = &queues[id];
+        let key = &mut keys[queue.key];
+        if key.owed == 0 || queue.owed {
+            return Ok(());
         }
+        let costs = whose.costs(requests, queues);
+        let states = key.limits.as_mut_slice();
+        let mut both = Ask::Room;
         let mut sibling = queue.sibling;
         while sibling != id {
-            let record = &self.queues[sibling];
-            if record.owed && self.plan.share_key_limit(record.rule, queue.rule) {
-                return true;
+            let record = &queues[sibling];
+            if record.owed {
+                let owed = Whose::First(sibling).costs(requests, queues);
+                for limit in plan.common_key_limits(record.rule, queue.rule) {
+                    let LimitSpec { kind, charge, .. } = plan.key_limits[limit];
+                    let (own, owed) = (costs.of(charge), owed.of(charge));
+                    if own == 0 || owed == 0 {
+                        continue;
+                    }
+                    if states[limit].ask(kind, now, owed, 0) != Ask::Room {
+                        // It waits for this one, and the next room in it is its own.
+                        return Err(Refusal::Event);
+                    }
+                    both = both.and(states[limit].ask(kind, now, own.saturating_add(owed), 0));
+                }
             }
             sibling = record.sibling;
         }
-        false
+        if both == Ask::Room { Ok(()) } else { Err(Refusal::from(both)) }
+    }
+
+    /// Whether siblings draw on every limit of the key that makes a queue wait until `decided`: then they may have used
+    /// up its room, and their waiting helps.
+    fn waits_for_siblings(&mut self, now: Instant, id: u32, decided: Ask) -> bool {
+        let Self { plan, requests, queues, keys, .. } = self;
+        let queue = &queues[id];
+        let costs = Whose::First(id).costs(requests, queues);
+        let rule = &plan.rules[usize::from(queue.rule)];
+        let states = &mut keys[queue.key].limits;
+        rule.key.iter().all(|bound| {
+            let answer = states.ask_refs(&plan.key_limits, std::slice::from_ref(bound), now, costs, queue.owed);
+            if answer.and(decided) != answer {
+                return true;
+            }
+            let mut sibling = queue.sibling;
+            while sibling != id {
+                let record = &queues[sibling];
+                let other = &plan.rules[usize::from(record.rule)];
+                if other.key.iter().any(|also| also.limit == bound.limit) {
+                    return true;
+                }
+                sibling = record.sibling;
+            }
+            false
+        })
     }
 
     /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
@@ -360,7 +401,7 @@ impl<W> Scheduler<W> {
             let record = &self.queues[sibling];
             if !record.waiting.is_empty()
                 && lane_of(record) < lane
-                && self.plan.share_key_limit(record.rule, queue.rule)
+                && self.plan.common_key_limits(record.rule, queue.rule).next().is_some()
             {
                 return self.lanes[lane].patience();
             }
