@@ -2,7 +2,7 @@
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
-use super::limit::{self, LimitState, PaceClock, Spec};
+use super::limit::{LimitState, PaceClock, Spec};
 use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
@@ -18,6 +18,12 @@ impl<W> Scheduler<W> {
         }
         let plan = &self.plan.rules[usize::from(rule.0)];
         let (queue, _) = self.queues.insert(Queue::new(key, rule.0, plan));
+        self.link_queue(key, queue);
+        queue
+    }
+
+    /// Adds a queue to its key's circle.
+    pub(super) fn link_queue(&mut self, key: u32, queue: u32) {
         let first = self.keys[key].queues;
         if first == NIL {
             self.keys[key].queues = queue;
@@ -26,7 +32,6 @@ impl<W> Scheduler<W> {
             self.queues[queue].sibling = self.queues[first].sibling;
             self.queues[first].sibling = queue;
         }
-        queue
     }
 
     /// The queue of a rule and a key, if there is one.
@@ -396,23 +401,29 @@ impl<W> Scheduler<W> {
 
     /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request.
     pub(super) fn count_outstanding(&mut self, queue: u32) {
-        let Self { plan, requests, queues, .. } = self;
+        let Self { plan, requests, queues, days, .. } = self;
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
-        for index in requests.indices() {
-            let request = &requests[index];
-            let counts = |kind| match request.stage {
-                Stage::Granted { .. } => true,
-                Stage::Running | Stage::Aborted => limit::counts_from_end(kind),
-                Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } | Stage::Refused { .. } => false,
-            };
-            if request.queue != queue {
-                continue;
-            }
-            let costs = request.costs.get();
-            for (spec, state) in own.iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec.kind)) {
-                state.owe(costs.of(spec.charge));
-            }
+        for index in requests.indices().filter(|&index| requests[index].queue == queue) {
+            let Request { stage, costs, .. } = &requests[index];
+            limits.for_all(own, days, costs.get(), |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
+        }
+    }
+
+    /// Counts what is outstanding anywhere, in limits that forgot it all.
+    pub(super) fn owe_all(&mut self) {
+        let indices: Vec<u32> = self.requests.indices().collect();
+        for index in indices {
+            let stage = self.requests[index].stage;
+            self.each_limit(index, |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
         }
     }
 

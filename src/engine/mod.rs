@@ -13,6 +13,7 @@ mod evict;
 mod lane;
 mod limit;
 mod line;
+mod live;
 mod plan;
 mod queue;
 mod retry;

@@ -66,6 +66,8 @@ pub struct RulePlan {
     pub max_wait: Option<Nanos>,
     /// Starts nothing until it is resumed.
     pub paused: bool,
+    /// Gone from the rules: only keeps its place in the list.
+    pub removed: bool,
     /// What a failure costs and how long it waits.
     pub retry: RetryPolicy,
 }
