@@ -464,6 +464,10 @@ impl<W> Scheduler<W> {
             }
             self.leases.pop_front();
         }
+        let (len, capacity) = (self.leases.len(), self.leases.capacity());
+        if capacity > PER_TURN && len < capacity / 8 {
+            self.leases.shrink_to(len * 2);
+        }
         let Self { timers, deadlines, requests, queues, .. } = self;
         timers.trim(|at, due| is_live(requests, queues, at, due));
         deadlines.trim(|at, id| has_deadline(requests, at, id));
