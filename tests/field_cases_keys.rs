@@ -29,6 +29,19 @@ async fn fr_026_a_hundred_thousand_keys_are_forgotten_and_none_too_early() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn fr_026_where_nobody_ever_waited_a_look_finds_them_forgotten() {
+    let field = Field::new("[rules]\nindividual = '1/1s'");
+    for key in 0..1_000_u64 {
+        field.balancer.run("individual", key, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
+    }
+    field.at(999).await;
+    assert_eq!(field.balancer.snapshot().keys, 1_000);
+    field.at(1_000 + SWEEP).await;
+    let snapshot = field.balancer.snapshot();
+    assert_eq!((snapshot.keys, snapshot.next_wake), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn fr_027_traffic_of_one_key_is_enough_to_forget_the_others() {
     let field = Field::new("[rules]\nindividual = '1/1s'");
     let go = |key: Key| field.balancer.run("individual", key, async |_| Ok::<_, Failure<()>>(()));
