@@ -459,6 +459,14 @@ impl<W> Scheduler<W> {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
     }
 
+    /// The key that a request belongs to now: that of another key's record, if the two became one.
+    #[must_use]
+    pub fn key_of(&self, id: RequestId) -> Option<KeyId> {
+        let request = self.requests.get(id.index, id.generation)?;
+        let index = self.queues[request.queue].key;
+        Some(KeyId { index, generation: self.keys.generation(index) })
+    }
+
     /// Whom to wake, in order. Empty most of the time; the caller drains it.
     pub const fn take_wakes(&mut self) -> &mut Vec<W> {
         &mut self.wakes
