@@ -370,7 +370,8 @@ impl<W> Scheduler<W> {
 
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
     ///
-    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers.
+    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers. They
+    /// go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
     pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
         let now = self.tick(now);
         if !self.keys.contains(key.index, key.generation) {
@@ -383,7 +384,11 @@ impl<W> Scheduler<W> {
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);
+        // An idle key is not swept by the very turn that follows its news: its work comes next.
+        self.keys[key.index].busy += 1;
         self.dispatch(now);
+        self.keys[key.index].busy -= 1;
+        self.note_idle(now, key.index);
         true
     }
 
