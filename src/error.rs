@@ -301,6 +301,14 @@ pub enum Refused {
         /// How many wait there.
         waiting: u32,
     },
+    /// The keys would stand for each other in a circle.
+    #[error("key `{old}` can't be an alias of `{new}`: `{new}` stands for `{old}` already")]
+    AliasCycle {
+        /// The key that was to become an alias.
+        old: String,
+        /// The key that it was to stand for.
+        new: String,
+    },
     /// Its rule is no longer among the rules.
     #[error("its rule was removed from the rules")]
     RuleRemoved,

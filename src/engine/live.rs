@@ -43,7 +43,9 @@ impl Plan {
         };
         move_charge(&mut self.fair_by);
         let limits = self.key_limits.iter_mut().chain(&mut self.shared_limits);
-        limits.chain(self.rules.iter_mut().flat_map(|rule| &mut rule.own)).for_each(|spec| move_charge(&mut spec.charge));
+        limits
+            .chain(self.rules.iter_mut().flat_map(|rule| &mut rule.own))
+            .for_each(|spec| move_charge(&mut spec.charge));
         let paces = self.rules.iter_mut().flat_map(|rule| rule.key_pace.iter_mut().chain(&mut rule.shared_pace));
         paces.for_each(|pace| move_charge(&mut pace.charge));
         self

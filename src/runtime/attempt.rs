@@ -31,8 +31,8 @@ impl Attempt {
 
     /// The name of the request's rule.
     #[must_use]
-    pub fn rule(&self) -> &str {
-        &self.shared.rule(self.rule).name
+    pub fn rule(&self) -> Arc<str> {
+        self.shared.rule_name(self.rule)
     }
 
     /// The request's key.

@@ -14,7 +14,7 @@ use super::snapshot::{KeySnapshot, Snapshot};
 use crate::engine::{self, Instant, KeyId, RuleId, Scheduler, Turned};
 use crate::error::{Classify, NextStart, Outcome, Refused};
 use crate::key::Key;
-use crate::rules::Rules;
+use crate::rules::{Findings, Quota, Rules};
 
 /// Starts each request at the earliest moment that breaks no limit.
 ///
@@ -149,7 +149,7 @@ impl Balancer {
     pub fn snapshot(&self) -> Snapshot {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
         self.shared.with(|_, _| ());
-        self.shared.with(|state, now| Snapshot::new(&self.shared.plan, now, state.machine.snapshot(now)))
+        self.shared.with(|state, now| Snapshot::new(state.machine.plan(), now, state.machine.snapshot(now)))
     }
 
     /// One key in numbers; all zero if nothing is known of it.
@@ -157,6 +157,87 @@ impl Balancer {
     pub fn key(&self, key: impl Into<Key>) -> KeySnapshot {
         let Some(record) = self.shared.record(&key.into()) else { return KeySnapshot::default() };
         self.shared.with(|state, now| KeySnapshot::new(now, &state.machine.key_snapshot(now, record)))
+    }
+
+    /// Goes over to other rules, at once and for all handles.
+    ///
+    /// Queues and futures stay. What waits under a rule that is gone is refused with [`Refused::RuleRemoved`], what can
+    /// no longer fit with [`Refused::CostTooHigh`]; what runs may finish. Starts that are known count under the new
+    /// limits, so that a longer period or a smaller count holds from now on; a raised one is used at once. A queue
+    /// whose priority changed goes to the end of its new lane. Requests keep the `max_wait` and retry policy that they
+    /// entered with. Takes a look at every request and key under the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// drop(balancer.request("send", 42).acquire().await?);
+    /// balancer.replace_rules("[rules]\nsend = '2/1s'".parse()?);
+    /// assert!(balancer.request("send", 42).try_acquire().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replace_rules(&self, rules: Rules) {
+        self.shared.replace_rules(rules);
+    }
+
+    /// Gives a key its own numbers under a rule, in place of the rule's `per_key`; an empty list gives it the rule's
+    /// again. They stay when the key's record goes and when rules are replaced, and go with the rule.
+    ///
+    /// Starts that are known count. Raising never makes a wait longer.
+    ///
+    /// # Errors
+    ///
+    /// [`Findings`] that say what the same quotas would be refused for in a rules file, an unknown rule among them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Quota, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nread = '1/1s'".parse::<Rules>()?);
+    /// balancer.set_limit("read", "shop-1", &[Quota::per_second(2)])?;
+    /// drop(balancer.request("read", "shop-1").acquire().await?);
+    /// assert!(balancer.request("read", "shop-1").try_acquire().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_limit(&self, rule: &str, key: impl Into<Key>, quotas: &[Quota]) -> Result<(), Findings> {
+        self.shared.set_limit(rule, &key.into(), quotas)
+    }
+
+    /// From now on `old` is another name of `new`: a chat that became another, an account found to be the same.
+    ///
+    /// One budget (the starts of both count), one queue per rule (what waits under `old` is before what waits under
+    /// `new`), and what runs under either counts for both. Takes a look at every request under the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::AliasCycle`] if `new` stands for `old`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\ngroup = '1/1s'".parse::<Rules>()?);
+    /// drop(balancer.request("group", "old chat").acquire().await?);
+    /// balancer.alias("old chat", "new chat")?;
+    /// assert!(balancer.request("group", "new chat").try_acquire().is_err());
+    /// assert!(balancer.alias("new chat", "old chat").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alias(&self, old: impl Into<Key>, new: impl Into<Key>) -> Result<(), Refused> {
+        self.shared.alias(&old.into(), &new.into())
+    }
+
+    /// Makes `old` a key of its own again, with nothing known of it: what was its stays with the other. Returns false if
+    /// it was no alias.
+    pub fn unalias(&self, old: impl Into<Key>) -> bool {
+        self.shared.unalias(&old.into())
     }
 
     /// Closes the balancer, for all its handles and for good: what stands in line and whatever comes is refused with
@@ -231,8 +312,8 @@ pub struct RuleHandle {
 impl RuleHandle {
     /// The rule's name.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.rule(self.rule).name
+    pub fn name(&self) -> Arc<str> {
+        self.shared.rule_name(self.rule)
     }
 
     /// As [`Balancer::run`].

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::shared::Shared;
+use super::shared::{Shared, State};
 use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
 use crate::rules::{Findings, Quota, Rules};
-
-use super::shared::State;
 
 /// The rules in force, with what is looked up in them.
 #[derive(Debug)]
@@ -81,11 +79,25 @@ impl Live {
             nearest: nearest(name, self.rules.units()).map(str::to_owned),
         };
         match self.rules.unit(name).ok_or_else(unknown)? {
-            Charge::Unit(_) => {
-                self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown)
-            }
+            Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown),
             charge @ (Charge::Attempt | Charge::Requests) => Ok(charge),
         }
+    }
+
+    /// Limits that were compiled by the rules in force, with the positions that units have here.
+    fn adopt(&self, specs: &Arc<[LimitSpec]>) -> Arc<[LimitSpec]> {
+        let names: Vec<&str> = self.rules.units().collect();
+        if names.iter().zip(&self.units).all(|(name, known)| name == known) {
+            return Arc::clone(specs);
+        }
+        let adopt = |spec: &LimitSpec| {
+            let charge = match spec.charge {
+                Charge::Unit(unit) => names.get(unit).and_then(|name| self.unit(name).ok()).unwrap_or(spec.charge),
+                charge @ (Charge::Attempt | Charge::Requests) => charge,
+            };
+            LimitSpec { charge, ..spec.clone() }
+        };
+        specs.iter().map(adopt).collect()
     }
 
     #[cold]
@@ -109,9 +121,10 @@ impl Numbers {
             _ => live.rules.own_numbers(&key.to_string()),
         };
         // Positions in the rules are not those in the plan once rules were replaced.
-        for (rule, _) in &mut numbers {
-            if let Ok(id) = live.find(&live.rules.plan().rules[usize::from(rule.0)].name) {
-                *rule = id;
+        let plan = live.rules.plan();
+        for (rule, specs) in &mut numbers {
+            if let Ok(id) = live.find(&plan.rules[usize::from(rule.0)].name) {
+                (*rule, *specs) = (id, live.adopt(specs));
             }
         }
         let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +132,7 @@ impl Numbers {
             // A rule that is gone has no numbers.
             if let (Ok(rule), Ok((_, specs))) = (live.find(name), live.rules.compile_own(name, quotas)) {
                 numbers.retain(|(other, _)| *other != rule);
-                numbers.push((rule, specs));
+                numbers.push((rule, live.adopt(&specs)));
             }
         }
         numbers
@@ -137,10 +150,6 @@ impl Numbers {
         } else {
             given.entry(key.clone()).or_default().insert(rule.into(), quotas.to_vec());
         }
-    }
-
-    fn keys(&self) -> Vec<Key> {
-        self.given.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 }
 
@@ -162,7 +171,9 @@ impl Shared {
 
     /// Gives a key its own numbers under a rule.
     pub(crate) fn set_limit(&self, rule: &str, key: &Key, quotas: &[Quota]) -> Result<(), Findings> {
-        self.live.load().rules.compile_own(rule, quotas)?;
+        // With no quota it is only the rule that can be wrong.
+        let checked: &[Quota] = if quotas.is_empty() { &[Quota::per_second(1)] } else { quotas };
+        self.live.load().rules.compile_own(rule, checked)?;
         self.numbers.give(key, rule, quotas);
         self.renew_numbers(key);
         Ok(())

@@ -31,7 +31,7 @@ impl Permit {
 
     /// The name of the request's rule.
     #[must_use]
-    pub fn rule(&self) -> &str {
+    pub fn rule(&self) -> Arc<str> {
         self.place.rule_name()
     }
 

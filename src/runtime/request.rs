@@ -34,9 +34,10 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let max_wait = match rule {
-            Ok(rule) => shared.rule(rule).max_wait.unwrap_or(Nanos::MAX),
-            Err(_) => Nanos::MAX,
+        let live = shared.live.load();
+        let (max_wait, attempts) = match rule {
+            Ok(rule) => (live.rule(rule).max_wait.unwrap_or(Nanos::MAX), live.rule(rule).retry.attempts),
+            Err(_) => (Nanos::MAX, 1),
         };
         let wishes = Wishes {
             cost: 1,
@@ -44,6 +45,7 @@ impl<'a> Request<'a> {
             not_before: Nanos::ZERO,
             max_wait,
             policy: None,
+            attempts,
             idempotent: false,
             fail_fast: false,
         };
@@ -89,7 +91,7 @@ impl<'a, C> Request<'a, C> {
     /// # }
     /// ```
     pub fn cost_of(mut self, unit: &str, cost: u32) -> Self {
-        match self.shared.unit(unit) {
+        match self.shared.live.load().unit(unit) {
             Ok(Charge::Unit(position)) => {
                 if self.wishes.units.len() <= position {
                     self.wishes.units.resize(position + 1, 0);
@@ -133,8 +135,10 @@ impl<'a, C> Request<'a, C> {
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         if let Ok(rule) = self.rule {
-            let base = self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared.rule(rule).retry);
-            self.wishes.policy = Some(Box::new(retry.over(base)));
+            let live = self.shared.live.load();
+            let policy = retry.over(self.wishes.policy.as_deref().unwrap_or_else(|| &live.rule(rule).retry));
+            self.wishes.attempts = policy.attempts;
+            self.wishes.policy = Some(Box::new(policy));
         }
         self
     }

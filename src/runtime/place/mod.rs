@@ -26,6 +26,8 @@ pub(crate) struct Wishes {
     pub(crate) max_wait: Nanos,
     /// `None`: the rule's.
     pub(crate) policy: Option<Box<RetryPolicy>>,
+    /// The policy's, for a look ahead.
+    pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
 }
@@ -117,8 +119,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.shared.borrow()
     }
 
-    pub(crate) fn rule_name(&self) -> &str {
-        &self.shared().rule(self.rule).name
+    pub(crate) fn rule_name(&self) -> Arc<str> {
+        self.shared().rule_name(self.rule)
     }
 
     /// The attempt that begins now.
@@ -129,7 +131,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.policy().attempts,
+            is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
             waited: self.waited(),
         }
     }
@@ -203,10 +205,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Stage::Running { known, .. } => Some(known.id),
             Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => None,
         }
-    }
-
-    fn policy(&self) -> &RetryPolicy {
-        self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared().rule(self.rule).retry)
     }
 
     fn begin(&mut self, known: Known, waited: Nanos) {
