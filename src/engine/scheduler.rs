@@ -408,7 +408,7 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let plan = &self.plan.rules[usize::from(rule.0)];
         let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
-        limits.change_to(Queue::own(old, plan), Queue::own(&numbers, plan), &self.days);
+        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);
@@ -484,16 +484,19 @@ impl<W> Scheduler<W> {
         if !self.keys.contains(key.index, key.generation) {
             return Err(Turned::StaleKey);
         }
+        if self.plan.rules[usize::from(rule.0)].removed {
+            return Err(Turned::RuleRemoved);
+        }
         let queue = self.queue_of(key.index, rule);
         let costs = Costs::new(entry.cost, entry.units);
         if !costs.is_plain() {
-            self.must_fit(queue, costs)?;
+            self.must_fit(queue, costs).map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
     }
 
-    /// Says if a request can never start because one of its limits never has room for it.
-    fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), Turned> {
+    /// What a request costs and what there is room for, if one of its limits never has room for it.
+    pub(super) fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let queue = &self.queues[queue];
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
@@ -501,7 +504,7 @@ impl<W> Scheduler<W> {
         for spec in Queue::own(&queue.numbers, rule).iter().chain(key).chain(shared) {
             let (cost, capacity) = (costs.of(spec.charge), limit::capacity(spec.kind));
             if cost > capacity {
-                return Err(Turned::CostTooHigh { cost, capacity });
+                return Err((cost, capacity));
             }
         }
         Ok(())

@@ -149,6 +149,7 @@ fn rule_plan(
         overflow: rule.overflow,
         max_wait: rule.max_wait,
         paused: rule.paused,
+        removed: false,
         retry: rule.retry.clone(),
     }
 }

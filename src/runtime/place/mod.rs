@@ -268,6 +268,7 @@ impl From<Turned> for Refused {
             Turned::StaleKey => Self::Aborted,
             Turned::QueueFull { waiting } => Self::QueueFull { waiting },
             Turned::CostTooHigh { cost, capacity } => Self::CostTooHigh { cost, capacity },
+            Turned::RuleRemoved => Self::RuleRemoved,
             Turned::Closed => Self::Closed,
         }
     }
