@@ -293,6 +293,9 @@ pub enum Refused {
         /// How many wait there.
         waiting: u32,
     },
+    /// Its rule is no longer among the rules.
+    #[error("its rule was removed from the rules")]
+    RuleRemoved,
     /// A newer request took its place in a full queue.
     #[error("a newer request took its place in a full queue")]
     Displaced,

@@ -362,7 +362,7 @@ mod tests {
     fn order_is_by_kind_and_then_by_value() {
         let long = "b".repeat(30);
         let mut keys =
-            vec![Key::from("c"), Key::from(long.as_str()), Key::from("a"), Key::from(7), Key::from(-7), Key::from(())];
+            [Key::from("c"), Key::from(long.as_str()), Key::from("a"), Key::from(7), Key::from(-7), Key::from(())];
         keys.sort();
         let shown: Vec<_> = keys.iter().map(Key::to_string).collect();
         assert_eq!(shown, ["()", "-7", "7", "a", &long, "c"]);

@@ -1,5 +1,7 @@
 //! Shapes of user code that must compile, and what the public types promise about threads and size.
 
+#![cfg(feature = "tokio")]
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;

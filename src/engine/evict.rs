@@ -38,6 +38,10 @@ impl<W> Scheduler<W> {
     pub(super) fn sweep(&mut self, now: Instant, at_most: usize) -> bool {
         for _ in 0..at_most {
             let Some((_, id)) = self.sweeps.pop_due(now) else { return true };
+            if !self.keys.contains(id.index, id.generation) {
+                // Dissolved into another key meanwhile.
+                continue;
+            }
             let key = &mut self.keys[id.index];
             key.swept = false;
             if key.busy > 0 {
@@ -54,13 +58,13 @@ impl<W> Scheduler<W> {
 
     /// When nothing is left of an idle key.
     fn free_at(&self, key: &KeyRecord) -> Instant {
-        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits).unwrap_or(Instant::NEVER));
+        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits, &self.days).unwrap_or(Instant::NEVER));
         let first = key.queues;
         let mut queue = first;
         while queue != NIL {
             let record = &self.queues[queue];
             let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
-            let own = record.limits.free_at(own);
+            let own = record.limits.free_at(own, &self.days);
             latest = latest.max(record.hold).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

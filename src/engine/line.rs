@@ -2,8 +2,8 @@
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
-use super::limit::{self, LimitState, PaceClock};
-use super::plan::{LimitKind, Overflow, RuleId, RulePlan};
+use super::limit::{LimitState, PaceClock, Spec};
+use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -18,6 +18,12 @@ impl<W> Scheduler<W> {
         }
         let plan = &self.plan.rules[usize::from(rule.0)];
         let (queue, _) = self.queues.insert(Queue::new(key, rule.0, plan));
+        self.link_queue(key, queue);
+        queue
+    }
+
+    /// Adds a queue to its key's circle.
+    pub(super) fn link_queue(&mut self, key: u32, queue: u32) {
         let first = self.keys[key].queues;
         if first == NIL {
             self.keys[key].queues = queue;
@@ -26,7 +32,6 @@ impl<W> Scheduler<W> {
             self.queues[queue].sibling = self.queues[first].sibling;
             self.queues[first].sibling = queue;
         }
-        queue
     }
 
     /// The queue of a rule and a key, if there is one.
@@ -178,9 +183,9 @@ impl<W> Scheduler<W> {
             started: true,
             waker: None,
         });
-        self.each_limit(index, |kind, state, cost| {
-            state.grant(kind, now, cost);
-            state.claim(kind, now, cost);
+        self.each_limit(index, |spec, state, cost| {
+            state.grant(spec, now, cost);
+            state.claim(spec, now, cost);
         });
         self.charge_pace(now, index);
         self.note_passed(queue);
@@ -198,7 +203,7 @@ impl<W> Scheduler<W> {
             return Claim::Waiting;
         }
         self.drop_grant(now, queue, id.index);
-        self.each_limit(id.index, |kind, state, cost| state.claim(kind, now, cost));
+        self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
         self.count_running(queue);
         let request = &mut self.requests[id.index];
@@ -228,7 +233,7 @@ impl<W> Scheduler<W> {
     /// An attempt ended, however.
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
-        self.each_limit(index, |kind, state, cost| state.end(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
@@ -258,54 +263,20 @@ impl<W> Scheduler<W> {
     }
 
     /// Every limit that binds a request, with what it takes.
-    pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(LimitKind, &mut LimitState, u32)) {
-        let Self { plan, requests, queues, keys, shared, .. } = self;
+    pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(Spec<'_>, &mut LimitState, u32)) {
+        let Self { plan, requests, queues, keys, shared, days, .. } = self;
         let request = &requests[index];
         let costs = request.costs.get();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
-        limits.for_all(Queue::own(numbers, rule), costs, &mut change);
-        keys[*key].limits.for_refs(&plan.key_limits, &rule.key, costs, &mut change);
-        shared.for_refs(&plan.shared_limits, &rule.shared, costs, &mut change);
+        limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
+        keys[*key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut change);
+        shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut change);
     }
 
     /// A request was granted: the pace clocks that it goes by move on.
     pub(super) fn charge_pace(&mut self, now: Instant, index: u32) {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
-    }
-
-    /// A request of the queue was granted: its waiting siblings that draw on the same limits of the key were passed once
-    /// more.
-    pub(super) fn note_passed(&mut self, queue: u32) {
-        let Self { plan, queues, .. } = self;
-        queues[queue].passed = 0;
-        let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
-        while sibling != queue {
-            let record = &mut queues[sibling];
-            if !record.waiting.is_empty() && plan.common_key_limits(record.rule, rule).next().is_some() {
-                record.passed += 1;
-            }
-            sibling = record.sibling;
-        }
-    }
-
-    /// The key's next room is owed to a queue from now on.
-    pub(super) fn owe(&mut self, queue: u32) {
-        let Self { queues, keys, .. } = self;
-        let record = &mut queues[queue];
-        if !record.owed {
-            record.owed = true;
-            keys[record.key].owed += 1;
-        }
-    }
-
-    /// The key's next room is nobody's in particular any more: its queues decide anew.
-    pub(super) fn clear_owed(&mut self, queue: u32) {
-        let Self { queues, keys, .. } = self;
-        let record = &mut queues[queue];
-        record.owed = false;
-        keys[record.key].owed -= 1;
-        self.redecide(queue, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
     }
 
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
@@ -340,7 +311,7 @@ impl<W> Scheduler<W> {
         timers.note_stale(|at, due| is_live(requests, queues, at, due));
     }
 
-    fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
+    pub(super) fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
         let mut queue = served;
         loop {
             queue = self.queues[queue].sibling;
@@ -412,23 +383,29 @@ impl<W> Scheduler<W> {
 
     /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request.
     pub(super) fn count_outstanding(&mut self, queue: u32) {
-        let Self { plan, requests, queues, .. } = self;
+        let Self { plan, requests, queues, days, .. } = self;
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
-        for index in requests.indices() {
-            let request = &requests[index];
-            let counts = |kind| match request.stage {
-                Stage::Granted { .. } => true,
-                Stage::Running | Stage::Aborted => limit::counts_from_end(kind),
-                Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } | Stage::Refused { .. } => false,
-            };
-            if request.queue == queue {
-                limits.for_all(own, request.costs.get(), |kind, state, cost| {
-                    if counts(kind) {
-                        state.owe(cost);
-                    }
-                });
-            }
+        for index in requests.indices().filter(|&index| requests[index].queue == queue) {
+            let Request { stage, costs, .. } = &requests[index];
+            limits.for_all(own, days, costs.get(), |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
+        }
+    }
+
+    /// Counts what is outstanding anywhere, in limits that forgot it all.
+    pub(super) fn owe_all(&mut self) {
+        let indices: Vec<u32> = self.requests.indices().collect();
+        for index in indices {
+            let stage = self.requests[index].stage;
+            self.each_limit(index, |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
         }
     }
 
@@ -466,10 +443,11 @@ impl<W> Scheduler<W> {
         let costs = request.costs.get();
         let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
-        for pace in &rule.key_pace {
+        let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
+        for pace in rule.key_pace.iter().filter(counted) {
             change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
-        for pace in &rule.shared_pace {
+        for pace in rule.shared_pace.iter().filter(counted) {
             change(&mut clocks[pace.clock], pace.interval, costs.of(pace.charge));
         }
     }

@@ -13,6 +13,8 @@ mod evict;
 mod lane;
 mod limit;
 mod line;
+mod live;
+mod owed;
 mod plan;
 mod queue;
 mod retry;
@@ -22,6 +24,7 @@ mod snapshot;
 mod time;
 mod timers;
 mod turn;
+mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
 pub use plan::{
@@ -31,3 +34,4 @@ pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOr
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use time::{Instant, Nanos};
+pub use zone::Zone;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::retry::RetryPolicy;
 use super::time::Nanos;
+use super::zone::Zone;
 
 /// Everything the scheduler needs to know of a rules file, with names replaced by positions.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Plan {
     pub key_limits: Box<[LimitSpec]>,
     /// Limits with one state in all.
     pub shared_limits: Box<[LimitSpec]>,
+    /// The time zones of calendar limits.
+    pub zones: Box<[Zone]>,
     /// How many pace clocks each key's record has.
     pub key_clocks: usize,
     /// How many pace clocks there are beside the shared limits.
@@ -71,6 +74,8 @@ pub struct RulePlan {
     pub max_wait: Option<Nanos>,
     /// Starts nothing until it is resumed.
     pub paused: bool,
+    /// Gone from the rules: only keeps its place in the list.
+    pub removed: bool,
     /// What a failure costs and how long it waits.
     pub retry: RetryPolicy,
 }
@@ -141,6 +146,13 @@ pub enum LimitKind {
         interval: Nanos,
         /// Tokens it holds at most.
         burst: u32,
+    },
+    /// At most `count` from one midnight of a zone to the next.
+    Calendar {
+        /// Sum of costs that fit.
+        count: u32,
+        /// Position in [`Plan::zones`].
+        zone: usize,
     },
 }
 

@@ -55,6 +55,15 @@ impl Stage {
             Self::Running | Self::Aborted | Self::Refused { .. } => false,
         }
     }
+
+    /// Whether it is outstanding in a limit, which may let go only when attempts end.
+    pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
+        match self {
+            Self::Granted { .. } => true,
+            Self::Running | Self::Aborted => counts_from_end,
+            Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
+        }
+    }
 }
 
 /// Neighbours in a doubly linked list.
@@ -96,6 +105,20 @@ impl List {
             requests[prev].links.next = id
         }
         if next == NIL { self.tail = id } else { requests[next].links.prev = id }
+    }
+
+    /// Puts another list before this one.
+    pub(super) fn prepend<W>(&mut self, requests: &mut Slab<Request<W>>, other: Self) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        requests[other.tail].links.next = self.head;
+        requests[self.head].links.prev = other.tail;
+        self.head = other.head;
     }
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {

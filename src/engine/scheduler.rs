@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
 use super::cost::Costs;
 use super::lane::{Lane, Ring};
-use super::limit::{self, LimitStates, PaceClock};
+use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{KeyRecord, Queue, Request, Stage};
 use super::slab::Slab;
@@ -52,6 +52,7 @@ pub struct Scheduler<W> {
     pub(super) rules: Box<[RuleState]>,
     pub(super) shared: LimitStates,
     pub(super) clocks: Box<[PaceClock]>,
+    pub(super) days: Days,
     pub(super) hold: Instant,
     /// Parked queues, and requests that stepped out.
     pub(super) timers: Timers<Due>,
@@ -103,6 +104,7 @@ impl<W> Scheduler<W> {
             rules: plan.rules.iter().map(rule_state).collect(),
             shared: LimitStates::new(&plan.shared_limits),
             clocks: vec![PaceClock::default(); plan.shared_clocks].into_boxed_slice(),
+            days: Days::new(&plan.zones),
             hold: Instant::ZERO,
             timers: Timers::new(),
             deadlines: Timers::new(),
@@ -123,6 +125,24 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub const fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Tells what a clock on the wall shows at `now`, in nanoseconds since 1970 in UTC: calendar limits go by it.
+    ///
+    /// Until then the machine's epoch is 1970. Told again, it goes by the new time from then on; what started on the
+    /// same day counts on, and a clock set back over a midnight begins that day anew.
+    pub fn set_wall_clock(&mut self, now: Instant, unix_nanos: i128) {
+        let now = self.tick(now);
+        self.days.set(now, unix_nanos);
+        if self.plan.zones.is_empty() {
+            return;
+        }
+        // Whoever waits for a midnight may wait for another one now.
+        let keys: Vec<u32> = self.keys.indices().collect();
+        for key in keys {
+            self.redecide_all(key);
+        }
+        self.dispatch(now);
     }
 
     /// Makes a record for a key. `tag` is the owner's name for it, handed back when the record is evicted.
@@ -353,23 +373,24 @@ impl<W> Scheduler<W> {
         let request = &mut self.requests[id.index];
         let before = request.costs.set(charge, actual);
         let (queue, at) = (request.queue, request.since);
-        let Self { plan, queues, keys, shared, .. } = self;
+        let Self { plan, queues, keys, shared, days, .. } = self;
         let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
         let rule = &plan.rules[usize::from(*rule)];
         let counts = |spec: &LimitSpec| spec.charge == charge;
         for (spec, state) in
             Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
         {
-            state.settle(spec.kind, at, before, actual);
+            state.settle(Spec::new(spec.kind, days), at, before, actual);
         }
         let bound_key = rule.key.iter().map(|bound| bound.limit);
         for limit in bound_key.filter(|&limit| counts(&plan.key_limits[limit])) {
-            let states = keys[*key].limits.as_mut_slice();
-            states[limit].settle(plan.key_limits[limit].kind, at, before, actual);
+            let spec = Spec::new(plan.key_limits[limit].kind, days);
+            keys[*key].limits.as_mut_slice()[limit].settle(spec, at, before, actual);
         }
         let bound_shared = rule.shared.iter().map(|bound| bound.limit);
         for limit in bound_shared.filter(|&limit| counts(&plan.shared_limits[limit])) {
-            shared.as_mut_slice()[limit].settle(plan.shared_limits[limit].kind, at, before, actual);
+            let spec = Spec::new(plan.shared_limits[limit].kind, days);
+            shared.as_mut_slice()[limit].settle(spec, at, before, actual);
         }
         let key = *key;
         self.redecide_all(key);
@@ -387,7 +408,7 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let plan = &self.plan.rules[usize::from(rule.0)];
         let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
-        limits.change_to(Queue::own(old, plan), Queue::own(&numbers, plan));
+        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);
@@ -451,6 +472,7 @@ impl<W> Scheduler<W> {
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
+        self.days.advance(self.now);
         self.now
     }
 
@@ -462,16 +484,19 @@ impl<W> Scheduler<W> {
         if !self.keys.contains(key.index, key.generation) {
             return Err(Turned::StaleKey);
         }
+        if self.plan.rules[usize::from(rule.0)].removed {
+            return Err(Turned::RuleRemoved);
+        }
         let queue = self.queue_of(key.index, rule);
         let costs = Costs::new(entry.cost, entry.units);
         if !costs.is_plain() {
-            self.must_fit(queue, costs)?;
+            self.must_fit(queue, costs).map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
     }
 
-    /// Says if a request can never start because one of its limits never has room for it.
-    fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), Turned> {
+    /// What a request costs and what there is room for, if one of its limits never has room for it.
+    pub(super) fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let queue = &self.queues[queue];
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
@@ -479,7 +504,7 @@ impl<W> Scheduler<W> {
         for spec in Queue::own(&queue.numbers, rule).iter().chain(key).chain(shared) {
             let (cost, capacity) = (costs.of(spec.charge), limit::capacity(spec.kind));
             if cost > capacity {
-                return Err(Turned::CostTooHigh { cost, capacity });
+                return Err((cost, capacity));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
-use super::limit::{self, Ask, LimitState};
+use super::limit::{self, Ask, LimitState, Spec};
 use super::plan::{LimitSpec, RuleId};
 use super::queue::{Queue, Request, Stage};
 use super::scheduler::Scheduler;
@@ -125,18 +125,19 @@ impl<W> Scheduler<W> {
             // What is granted is outstanding in the limits already.
             ahead = self.queued(queue);
         }
-        let Self { plan, queues, keys, shared, .. } = self;
+        let Self { plan, queues, keys, shared, days, .. } = self;
         let rule = &plan.rules[position];
         let mut all = Ask::Room;
-        let mut ask = |kind, state: &mut LimitState, cost| all = all.and(state.earliest(kind, now, ahead, cost));
+        let mut ask =
+            |spec: Spec<'_>, state: &mut LimitState, cost| all = all.and(state.earliest(spec, now, ahead, cost));
         if let Some(queue) = queue {
             let Queue { numbers, limits, .. } = &mut queues[queue];
-            limits.for_all(Queue::own(numbers, rule), Costs::ONE, &mut ask);
+            limits.for_all(Queue::own(numbers, rule), days, Costs::ONE, &mut ask);
         }
         if let Some(key) = key {
-            keys[key].limits.for_refs(&plan.key_limits, &rule.key, Costs::ONE, &mut ask);
+            keys[key].limits.for_refs(&plan.key_limits, &rule.key, days, Costs::ONE, &mut ask);
         }
-        shared.for_refs(&plan.shared_limits, &rule.shared, Costs::ONE, &mut ask);
+        shared.for_refs(&plan.shared_limits, &rule.shared, days, Costs::ONE, &mut ask);
         let at = match all {
             Ask::Busy => return NextStart::WhenOneEnds,
             Ask::Room => held,

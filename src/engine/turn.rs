@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::{LimitRef, LimitSpec, PaceRef, RulePlan};
+use super::plan::{LimitRef, PaceRef, RulePlan};
 use super::queue::{Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::{NIL, Slab};
@@ -19,7 +19,7 @@ const PER_TURN: usize = 64;
 const DUE_PER_TURN: usize = 1_024;
 
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
-enum Gate {
+pub(super) enum Gate {
     Open,
     /// The limits have room, but not for as costly a request as this.
     TooCostly,
@@ -30,7 +30,7 @@ enum Gate {
 }
 
 /// Why the first request of a queue may not start.
-enum Refusal {
+pub(super) enum Refusal {
     /// Not before this instant.
     Until(Instant),
     /// Not before an event of its key.
@@ -41,7 +41,7 @@ enum Refusal {
 
 /// Whose costs are asked for.
 #[derive(Clone, Copy)]
-enum Whose<'a> {
+pub(super) enum Whose<'a> {
     /// Those of a queue's first request.
     First(u32),
     /// Those of a request that is not in the machine.
@@ -49,7 +49,7 @@ enum Whose<'a> {
 }
 
 impl<'a> Whose<'a> {
-    fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
+    pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
             Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
             Self::New(costs) => costs,
@@ -273,8 +273,8 @@ impl<W> Scheduler<W> {
     /// Asks everything about a rule that is not the key's own affair: pause, holds, shared limits, pace.
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
-    fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, requests, queues, .. } = self;
+    pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
+        let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if state.paused {
@@ -288,10 +288,10 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
             return Gate::Reserved;
         }
-        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, now, costs, waived);
+        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
         let answer = ask(costs);
         let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks) };
+        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
@@ -305,7 +305,7 @@ impl<W> Scheduler<W> {
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         self.leave_what_is_owed(now, id, whose)?;
         let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, .. } = self;
+        let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
@@ -314,14 +314,14 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Until(hold));
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), now, costs);
+        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         let waived = waived || queue.owed;
-        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, now, costs, waived);
+        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, &key.clocks);
+            let due = pace_due(&rule.key_pace, &key.clocks, costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
         let (passed, owed) = (queue.passed, queue.owed);
@@ -329,85 +329,6 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Passed(of_key));
         }
         Err(Refusal::from(of_key))
-    }
-
-    /// Refuses what would take the room that is owed to a sibling.
-    fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
-        let Self { plan, requests, queues, keys, .. } = self;
-        let queue = &queues[id];
-        let key = &mut keys[queue.key];
-        if key.owed == 0 || queue.owed {
-            return Ok(());
-        }
-        let costs = whose.costs(requests, queues);
-        let states = key.limits.as_mut_slice();
-        let mut both = Ask::Room;
-        let mut sibling = queue.sibling;
-        while sibling != id {
-            let record = &queues[sibling];
-            if record.owed {
-                let owed = Whose::First(sibling).costs(requests, queues);
-                for limit in plan.common_key_limits(record.rule, queue.rule) {
-                    let LimitSpec { kind, charge, .. } = plan.key_limits[limit];
-                    let (own, owed) = (costs.of(charge), owed.of(charge));
-                    if own == 0 || owed == 0 {
-                        continue;
-                    }
-                    if states[limit].ask(kind, now, owed, 0) != Ask::Room {
-                        // It waits for this one, and the next room in it is its own.
-                        return Err(Refusal::Event);
-                    }
-                    both = both.and(states[limit].ask(kind, now, own.saturating_add(owed), 0));
-                }
-            }
-            sibling = record.sibling;
-        }
-        if both == Ask::Room { Ok(()) } else { Err(Refusal::from(both)) }
-    }
-
-    /// Whether siblings draw on every limit of the key that makes a queue wait until `decided`: then they may have used
-    /// up its room, and their waiting helps.
-    fn waits_for_siblings(&mut self, now: Instant, id: u32, decided: Ask) -> bool {
-        let Self { plan, requests, queues, keys, .. } = self;
-        let queue = &queues[id];
-        let costs = Whose::First(id).costs(requests, queues);
-        let rule = &plan.rules[usize::from(queue.rule)];
-        let states = &mut keys[queue.key].limits;
-        rule.key.iter().all(|bound| {
-            let answer = states.ask_refs(&plan.key_limits, std::slice::from_ref(bound), now, costs, queue.owed);
-            if answer.and(decided) != answer {
-                return true;
-            }
-            let mut sibling = queue.sibling;
-            while sibling != id {
-                let record = &queues[sibling];
-                let other = &plan.rules[usize::from(record.rule)];
-                if other.key.iter().any(|also| also.limit == bound.limit) {
-                    return true;
-                }
-                sibling = record.sibling;
-            }
-            false
-        })
-    }
-
-    /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
-    fn patience(&self, id: u32) -> Option<u32> {
-        let lane_of = |queue: &Queue| self.plan.rules[usize::from(queue.rule)].lane;
-        let queue = &self.queues[id];
-        let lane = lane_of(queue);
-        let mut sibling = queue.sibling;
-        while sibling != id {
-            let record = &self.queues[sibling];
-            if !record.waiting.is_empty()
-                && lane_of(record) < lane
-                && self.plan.common_key_limits(record.rule, queue.rule).next().is_some()
-            {
-                return self.lanes[lane].patience();
-            }
-            sibling = record.sibling;
-        }
-        Some(1)
     }
 
     /// Moves a queue that may not start out of its ring.
@@ -447,7 +368,7 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
-        self.each_limit(index, |kind, state, cost| state.grant(kind, now, cost));
+        self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
         let queue = &mut self.queues[id];
@@ -492,38 +413,17 @@ impl<W> Scheduler<W> {
         lanes[lane].push_back(&mut rings[rule], queues, id, credit);
     }
 
-    /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
-    /// use the room now.
-    fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
-        if !self.queues[id].owed || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
-            return false;
-        }
-        let mut sibling = self.queues[id].sibling;
-        while sibling != id {
-            let record = &self.queues[sibling];
-            let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.state == QueueState::Blocked
-                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
-            {
-                self.clear_owed(id);
-                return true;
-            }
-            sibling = next;
-        }
-        false
-    }
-
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
     /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
     fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, reserved, .. } = self;
+        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
         let bounds = &plan.rules[rule].shared;
         let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
         let mut all = Ask::Room;
         let mut widest = None;
         for bound in bounds {
-            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), now, costs, waived);
+            let answer = shared.ask_refs(&plan.shared_limits, std::slice::from_ref(bound), days, now, costs, waived);
             if answer != Ask::Room {
                 widest = widest.max(Some(breadth(bound)));
             }
@@ -564,6 +464,10 @@ impl<W> Scheduler<W> {
             }
             self.leases.pop_front();
         }
+        let (len, capacity) = (self.leases.len(), self.leases.capacity());
+        if capacity > PER_TURN && len < capacity / 8 {
+            self.leases.shrink_to(len * 2);
+        }
         let Self { timers, deadlines, requests, queues, .. } = self;
         timers.trim(|at, due| is_live(requests, queues, at, due));
         deadlines.trim(|at, id| has_deadline(requests, at, id));
@@ -596,6 +500,8 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
 }
 
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock]) -> Instant {
-    paces.iter().map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
+/// What counts nothing of a request does not pace it.
+fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+    let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
+    counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

@@ -114,6 +114,7 @@ pub(super) fn plan(model: &Model) -> Plan {
     Plan {
         rules,
         lanes: lanes.iter().map(|lane| lane_plan(lane, lane_count)).collect(),
+        zones: Box::default(),
         key_clocks: keyed.clocks,
         shared_clocks: shared.clocks,
         key_limits: keyed.limits.into(),
@@ -148,6 +149,7 @@ fn rule_plan(
         overflow: rule.overflow,
         max_wait: rule.max_wait,
         paused: rule.paused,
+        removed: false,
         retry: rule.retry.clone(),
     }
 }

@@ -147,6 +147,8 @@ impl Balancer {
     /// The state of the balancer in numbers.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        // What is due comes first: where nobody ever waited, no driver has seen to it.
+        self.shared.with(|_, _| ());
         self.shared.with(|state, now| Snapshot::new(&self.shared.plan, now, state.machine.snapshot(now)))
     }
 

@@ -9,6 +9,8 @@ use crate::engine::{Instant, Nanos};
 /// A step back of more than this is another clock, not an unsteady one.
 const OTHER_CLOCK: Nanos = Nanos::from_secs(1);
 
+const DAY: Nanos = Nanos::from_secs(86_400);
+
 /// Reads tokio's clock in the engine's unit. Never goes backwards, so it must be read in the order of its use: inside
 /// the lock that it stands behind.
 #[derive(Debug)]
@@ -50,10 +52,17 @@ impl Clock {
         self.latest
     }
 
-    /// How long it is from the latest reading to `instant`.
-    pub(crate) fn until(&self, instant: Instant) -> Duration {
-        instant.since(self.latest).into()
+    /// When it will be `instant`, or a day from now if that is sooner: timers have an end, and a look once a day costs
+    /// nothing.
+    pub(crate) fn at(&self, instant: Instant) -> TokioInstant {
+        let ahead = self.latest.since(self.base).saturating_add(instant.since(self.latest).min(DAY));
+        self.anchor + ahead.into()
     }
+}
+
+/// The moment `span` from now, or in a year if that is sooner.
+pub(crate) fn from_now(span: Duration) -> TokioInstant {
+    TokioInstant::now() + span.min(Duration::from(DAY) * 365)
 }
 
 #[cfg(test)]
@@ -72,8 +81,9 @@ mod tests {
         let (mut clock, start) = started();
         assert_eq!(clock.advance(start), Instant::ZERO);
         assert_eq!(clock.advance(start + 5 * MILLI), Instant::from_millis(5));
-        assert_eq!(clock.until(Instant::from_millis(7)), 2 * MILLI);
-        assert_eq!(clock.until(Instant::from_millis(4)), Duration::ZERO);
+        assert_eq!(clock.at(Instant::from_millis(7)), start + 7 * MILLI);
+        assert_eq!(clock.at(Instant::from_millis(4)), start + 5 * MILLI);
+        assert_eq!(clock.at(Instant::NEVER), start + 5 * MILLI + Duration::from_secs(86_400));
     }
 
     #[test]
@@ -91,6 +101,7 @@ mod tests {
         clock.advance(start + Duration::from_secs(100));
         assert_eq!(clock.advance(start + Duration::from_secs(7)), Instant::from_millis(100_000));
         assert_eq!(clock.advance(start + Duration::from_secs(8)), Instant::from_millis(101_000));
+        assert_eq!(clock.at(Instant::from_millis(102_000)), start + Duration::from_secs(9));
         assert_eq!(clock.advance(start - Duration::from_secs(50)), Instant::from_millis(101_000));
         assert_eq!(clock.advance(start - Duration::from_secs(50) + MILLI), Instant::from_millis(101_001));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant as TokioInstant, timeout_at};
 
-use super::driver::LONGEST_SLEEP;
+use super::clock::from_now;
 use super::shared::Shared;
 
 /// How long attempts that were told to stop may take to notice.
@@ -39,7 +39,7 @@ pub(crate) struct Tally {
 impl Shared {
     /// Refuses what waits and whatever comes, waits for what runs, and cuts it off at the deadline.
     pub(crate) async fn close(&self, deadline: Duration) -> Ended {
-        let by = TokioInstant::now() + deadline.min(LONGEST_SLEEP * 365);
+        let by = from_now(deadline);
         self.with(|state, now| {
             if state.tally.is_none() {
                 let refused = state.machine.close(now);
@@ -50,7 +50,7 @@ impl Shared {
             self.aborting.store(true, Ordering::Release);
             self.with(|state, _| state.machine.abort());
             // Permits don't notice anything: there is no use in waiting for them.
-            self.emptied(TokioInstant::now() + GRACE, |permits| permits).await;
+            self.emptied(from_now(GRACE), |permits| permits).await;
         }
         self.with(|state, _| {
             let Tally { done, refused, aborted } = state.tally.unwrap_or_default();

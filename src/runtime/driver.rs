@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
@@ -14,9 +13,6 @@ use tokio::time::{Instant as TokioInstant, timeout_at};
 
 use super::shared::Shared;
 use crate::engine::Instant;
-
-/// The longest sleep: timers have an end, and a look once a day costs nothing.
-pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
 
 /// What the machine's owner knows of the drivers.
 #[derive(Debug, Default)]

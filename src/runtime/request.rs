@@ -81,7 +81,7 @@ impl<'a, C> Request<'a, C> {
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         if let Ok(rule) = self.rule {
-            let base = self.wishes.policy.as_deref().unwrap_or(&self.shared.rule(rule).retry);
+            let base = self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared.rule(rule).retry);
             self.wishes.policy = Some(Box::new(retry.over(base)));
         }
         self

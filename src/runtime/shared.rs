@@ -1,27 +1,24 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
-use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
-use tokio::time::Instant as TokioInstant;
 
 use super::clock::Clock;
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
+use super::{errands, nesting};
 use crate::engine::{
-    self, Anchor, Evicted, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
+    self, Anchor, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
 };
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 use crate::rules::wording::nearest;
-
-/// How many wake-ups are carried out of the lock at a time.
-const BATCH: usize = 32;
 
 /// Everything behind the handles.
 ///
@@ -52,7 +49,7 @@ pub(crate) struct State {
     pub(crate) tally: Option<Tally>,
     clock: Clock,
     seed: u64,
-    became_idle: bool,
+    pub(super) became_idle: bool,
 }
 
 impl Shared {
@@ -63,7 +60,7 @@ impl Shared {
         let anchored = |specs: &[LimitSpec]| {
             specs.iter().any(|spec| match spec.kind {
                 LimitKind::Window { anchor, .. } => anchor == Anchor::End,
-                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
+                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
             })
         };
         let nests = anchored(&plan.key_limits)
@@ -106,12 +103,12 @@ impl Shared {
         let mut state = self.lock();
         let now = state.clock.read();
         let result = call(&mut state, now);
-        if state.has_news(now) && !self.is_carrying() {
+        if state.has_news(now) && !errands::are_run_for(self) {
             // One turn is the caller's share; what is left is a driver's.
             if state.next_wake() <= now {
                 state.machine.dispatch(now);
             }
-            self.carry_out(state, now);
+            errands::run(self, state, now);
         }
         result
     }
@@ -129,20 +126,23 @@ impl Shared {
                 done => return done,
             }
         }
-        let result = self.keys.renew(hash, key, |known| {
+        let (result, has_news) = self.keys.renew(hash, key, |known| {
             let mut state = self.lock();
             let now = state.clock.read();
-            if let Some(id) = known {
-                match call(&mut state, now, id) {
-                    Err(Turned::StaleKey) => {}
-                    done => return (id, done),
+            let again = known.map(|id| (id, call(&mut state, now, id)));
+            let (id, result) = match again {
+                Some((_, Err(Turned::StaleKey))) | None => {
+                    let id = state.machine.add_key(now, hash);
+                    (id, call(&mut state, now, id))
                 }
-            }
-            let id = state.machine.add_key(now, hash);
-            (id, call(&mut state, now, id))
+                Some(done) => done,
+            };
+            (id, (result, state.has_news(now)))
         });
-        // Only now, as it may remove other keys: the shard had to be let go first.
-        self.with(|_, _| ());
+        if has_news {
+            // Only now, as it may remove other keys: the shard had to be let go first.
+            self.with(|_, _| ());
+        }
         result
     }
 
@@ -173,9 +173,9 @@ impl Shared {
         let next = match instant {
             Instant::NEVER => Next::Idle,
             _ if instant <= now => Next::Now,
-            _ => Next::At(TokioInstant::now() + state.clock.until(instant).min(driver::LONGEST_SLEEP)),
+            _ => Next::At(state.clock.at(instant)),
         };
-        self.carry_out(state, now);
+        errands::run(self, state, now);
         next
     }
 
@@ -193,67 +193,26 @@ impl Shared {
 
     /// The attempts of this balancer that are being polled on this thread, outermost first.
     pub(crate) fn ancestors(&self) -> Vec<RequestId> {
-        if !self.nests {
-            return Vec::new();
-        }
-        let me = self.address();
-        let collect = |polled: &RefCell<Vec<(usize, RequestId)>>| {
-            polled.borrow().iter().filter(|(owner, _)| *owner == me).map(|(_, id)| *id).collect()
-        };
-        POLLED.try_with(collect).unwrap_or_default()
+        if self.nests { nesting::ancestors(self.address()) } else { Vec::new() }
     }
 
     /// Remembers an attempt while `poll` polls it.
     pub(crate) fn polling<R>(&self, id: RequestId, poll: impl FnOnce() -> R) -> R {
-        struct Leave;
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                let _ = POLLED.try_with(|polled| polled.borrow_mut().pop());
-            }
-        }
-        if !self.nests {
-            return poll();
-        }
-        let entered = POLLED.try_with(|polled| polled.borrow_mut().push((self.address(), id)));
-        let _leave = entered.is_ok().then_some(Leave);
-        poll()
+        if self.nests { nesting::polling(self.address(), id, poll) } else { poll() }
     }
 
     pub(crate) fn is_aborting(&self) -> bool {
         self.aborting.load(Ordering::Acquire)
     }
 
-    fn address(&self) -> usize {
+    /// What tells this balancer from all others that are alive.
+    pub(super) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // The machine stays usable after a panic: it is never left half changed by anything but a bug of its own.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Carries out what the machine asks for, a batch at a time and outside the lock.
-    #[cold]
-    fn carry_out<'a>(&'a self, mut state: MutexGuard<'a, State>, now: Instant) {
-        // A waker may call the machine. What follows from that is left to the loop below, or wakers that wake wakers
-        // would pile up on the stack.
-        let outer = CARRYING.try_with(|carrying| carrying.replace(self.address())).unwrap_or_default();
-        loop {
-            let mut errands = Errands::default();
-            errands.collect(&mut state, now);
-            drop(state);
-            if !errands.run(self) {
-                break;
-            }
-            state = self.lock();
-        }
-        let _ = CARRYING.try_with(|carrying| carrying.set(outer));
-    }
-
-    /// Whether this thread carries out this machine's errands already, further up the stack.
-    #[cold]
-    fn is_carrying(&self) -> bool {
-        CARRYING.try_with(|carrying| carrying.get() == self.address()).unwrap_or_default()
     }
 
     #[cold]
@@ -269,8 +228,8 @@ impl Drop for Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("rules", &self.names.len()).finish_non_exhaustive()
     }
 }
@@ -302,7 +261,7 @@ impl State {
         }
     }
 
-    fn next_wake(&self) -> Instant {
+    pub(super) fn next_wake(&self) -> Instant {
         self.machine.next_wake().unwrap_or(Instant::NEVER)
     }
 
@@ -314,68 +273,6 @@ impl State {
             || !self.machine.take_wakes().is_empty()
             || !self.machine.take_evicted().is_empty()
     }
-}
-
-/// What is to be done after the lock was let go.
-#[derive(Default)]
-struct Errands {
-    wakes: [Option<Waker>; BATCH],
-    evicted: [Option<Evicted>; BATCH],
-    driver: Option<Arc<Notify>>,
-    became_idle: bool,
-    more: bool,
-}
-
-impl Errands {
-    fn collect(&mut self, state: &mut State, now: Instant) {
-        let wakes = state.machine.take_wakes();
-        let count = wakes.len().min(BATCH);
-        for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..count)) {
-            *place = Some(wake);
-        }
-        self.more |= !wakes.is_empty();
-        let evicted = state.machine.take_evicted();
-        let count = evicted.len().min(BATCH);
-        for (place, gone) in self.evicted.iter_mut().zip(evicted.drain(..count)) {
-            *place = Some(gone);
-        }
-        self.more |= !evicted.is_empty();
-        self.became_idle = std::mem::take(&mut state.became_idle);
-        let next = state.next_wake();
-        self.driver = state.drivers.hasten(next);
-        self.more |= self.driver.is_some();
-        if next <= now && !state.drivers.any() {
-            state.machine.dispatch(now);
-            self.more = true;
-        }
-    }
-
-    /// Returns whether there is more to collect.
-    fn run(self, shared: &Shared) -> bool {
-        for gone in self.evicted.into_iter().flatten() {
-            shared.keys.forget(gone);
-        }
-        if let Some(driver) = self.driver {
-            driver.notify_one();
-        }
-        if self.became_idle {
-            shared.idle.notify_waiters();
-        }
-        let mut more = self.more;
-        for wake in self.wakes.into_iter().flatten() {
-            wake.wake();
-            more = true;
-        }
-        more
-    }
-}
-
-thread_local! {
-    /// The attempts being polled on this thread and whose they are, outermost first.
-    static POLLED: RefCell<Vec<(usize, RequestId)>> = const { RefCell::new(Vec::new()) };
-
-    /// The machine whose errands this thread carries out.
-    static CARRYING: Cell<usize> = const { Cell::new(0) };
 }
 
 impl NextStart {

@@ -200,7 +200,7 @@ impl Owner {
         };
         let too_costly = self.books.can_never_fit(rule, entry.cost, None);
         let right = match entered {
-            Err(Turned::StaleKey) => false,
+            Err(Turned::StaleKey | Turned::RuleRemoved) => false,
             Err(Turned::Closed) => self.books.closed,
             Err(Turned::CostTooHigh { capacity, .. }) => {
                 !self.books.closed && self.books.can_never_fit(rule, entry.cost, Some(capacity.into()))

@@ -1,14 +1,22 @@
 //! Limits: what enforces a quota somewhere. A closed set of kinds; a grant asks all of a request's limits first and
 //! takes from all of them only when every one has room.
 
+mod calendar;
+mod pace;
 mod smooth;
+mod spec;
 mod window;
 
-use self::smooth::{Gcra, Shape};
+use self::calendar::Calendar;
+use self::smooth::Gcra;
 use self::window::Window;
 use super::cost::Costs;
-use super::plan::{Anchor, LimitKind, LimitRef, LimitSpec};
+use super::plan::{LimitKind, LimitRef, LimitSpec};
 use super::time::{Instant, Nanos};
+
+pub(crate) use self::calendar::Days;
+pub(crate) use self::pace::PaceClock;
+pub(crate) use self::spec::{Spec, capacity, counts_from_end};
 
 /// A limit's answer to "does this fit now?"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,56 +46,38 @@ impl Ask {
     }
 }
 
-/// The state of one limit.
+/// The state of one limit. It is always asked with the numbers of the kind that it was made for.
 #[derive(Debug)]
 pub(crate) enum LimitState {
     Window(Window),
     Gcra(Gcra),
-}
-
-/// A limit's numbers, in the terms of what enforces it.
-enum Spec {
-    Window(window::Spec),
-    Gcra(smooth::Spec),
-}
-
-impl From<LimitKind> for Spec {
-    fn from(kind: LimitKind) -> Self {
-        match kind {
-            LimitKind::Window { count, period, anchor, grain } => {
-                Self::Window(window::Spec { count, period, anchor, grain })
-            }
-            LimitKind::Spaced { interval, largest } => {
-                Self::Gcra(smooth::Spec { interval, burst: largest, shape: Shape::Spaced })
-            }
-            LimitKind::Bucket { interval, burst } => Self::Gcra(smooth::Spec { interval, burst, shape: Shape::Bucket }),
-        }
-    }
+    Calendar(Calendar),
 }
 
 impl LimitState {
     fn new(kind: LimitKind) -> Self {
-        match Spec::from(kind) {
-            Spec::Window(_) => Self::Window(Window::default()),
-            Spec::Gcra(_) => Self::Gcra(Gcra::default()),
+        match kind {
+            LimitKind::Window { .. } => Self::Window(Window::default()),
+            LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Self::Gcra(Gcra::default()),
+            LimitKind::Calendar { .. } => Self::Calendar(Calendar::default()),
         }
     }
 
     /// Whether `cost` fits now, with `reserve` left over.
-    pub(crate) fn ask(&mut self, kind: LimitKind, now: Instant, cost: u32, reserve: u32) -> Ask {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.ask(spec, now, cost, reserve),
-            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.ask(spec, now, cost),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn ask(&mut self, spec: Spec<'_>, now: Instant, cost: u32, reserve: u32) -> Ask {
+        match self {
+            Self::Window(window) => window.ask(spec.window(), now, cost, reserve),
+            Self::Gcra(gcra) => gcra.ask(spec.gcra(), now, cost),
+            Self::Calendar(calendar) => calendar.ask(spec.calendar(), cost),
         }
     }
 
     /// A request is granted.
-    pub(crate) fn grant(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.grant(spec, now, cost),
-            (Self::Gcra(gcra), Spec::Gcra(_)) => gcra.grant(cost),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        match self {
+            Self::Window(window) => window.grant(spec.window(), now, cost),
+            Self::Gcra(gcra) => gcra.grant(cost),
+            Self::Calendar(calendar) => calendar.grant(cost),
         }
     }
 
@@ -96,24 +86,24 @@ impl LimitState {
         match self {
             Self::Window(window) => window.owe(cost),
             Self::Gcra(gcra) => gcra.grant(cost),
+            Self::Calendar(calendar) => calendar.grant(cost),
         }
     }
 
     /// Its attempt begins.
-    pub(crate) fn claim(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.claim(spec, now, cost),
-            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.claim(spec, now, cost),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn claim(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        match self {
+            Self::Window(window) => window.claim(spec.window(), now, cost),
+            Self::Gcra(gcra) => gcra.claim(spec.gcra(), now, cost),
+            Self::Calendar(calendar) => calendar.claim(spec.calendar(), now, cost),
         }
     }
 
     /// Its attempt ended.
-    pub(crate) fn end(&mut self, kind: LimitKind, now: Instant, cost: u32) {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.end(spec, now, cost),
-            (Self::Gcra(_), Spec::Gcra(_)) => {}
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn end(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        match self {
+            Self::Window(window) => window.end(spec.window(), now, cost),
+            Self::Gcra(_) | Self::Calendar(_) => {}
         }
     }
 
@@ -122,59 +112,70 @@ impl LimitState {
         match self {
             Self::Window(window) => window.refund(cost),
             Self::Gcra(gcra) => gcra.refund(cost),
+            Self::Calendar(calendar) => calendar.refund(cost),
         }
     }
 
     /// A lower bound for a request behind `ahead` others.
-    pub(crate) fn earliest(&mut self, kind: LimitKind, now: Instant, ahead: u64, cost: u32) -> Ask {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.earliest(spec, now, ahead, cost),
-            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.earliest(spec, now, ahead, cost),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn earliest(&mut self, spec: Spec<'_>, now: Instant, ahead: u64, cost: u32) -> Ask {
+        match self {
+            Self::Window(window) => window.earliest(spec.window(), now, ahead, cost),
+            Self::Gcra(gcra) => gcra.earliest(spec.gcra(), now, ahead, cost),
+            Self::Calendar(calendar) => calendar.earliest(spec.calendar(), ahead, cost),
         }
     }
 
     /// A start at `at` cost `actual` instead of `cost`.
-    pub(crate) fn settle(&mut self, kind: LimitKind, at: Instant, cost: u32, actual: u32) {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.settle(spec, at, cost, actual),
-            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.settle(spec, cost, actual),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn settle(&mut self, spec: Spec<'_>, at: Instant, cost: u32, actual: u32) {
+        match self {
+            Self::Window(window) => window.settle(spec.window(), at, cost, actual),
+            Self::Gcra(gcra) => gcra.settle(spec.gcra(), cost, actual),
+            Self::Calendar(calendar) => calendar.settle(spec.calendar(), at, cost, actual),
+        }
+    }
+
+    /// Counts what another state of the same limit knows and has outstanding, too.
+    fn merge(&mut self, now: Instant, other: &Self) {
+        match (self, other) {
+            (Self::Window(window), Self::Window(other)) => window.merge(other),
+            (Self::Gcra(gcra), Self::Gcra(other)) => gcra.merge(now, other),
+            (Self::Calendar(calendar), Self::Calendar(other)) => calendar.merge(other),
+            (Self::Window(_) | Self::Gcra(_) | Self::Calendar(_), _) => unreachable!("two states of one limit differ"),
         }
     }
 
     /// Takes over what other limits know of past starts.
-    fn take_over<'a>(&mut self, kind: LimitKind, known: impl Iterator<Item = (LimitKind, &'a Self)>) {
+    fn take_over<'a>(&mut self, spec: Spec<'_>, known: impl Iterator<Item = (Spec<'a>, &'a Self)>) {
         let mut longest = (Nanos::ZERO, Vec::new());
         let mut due = None;
-        for (kind, state) in known {
-            match (state, kind.into()) {
-                (Self::Window(window), Spec::Window(spec)) if spec.period > longest.0 => {
-                    longest = (spec.period, window.starts());
+        for (spec, state) in known {
+            let (period, starts) = match state {
+                Self::Window(window) => (spec.window().period, window.starts()),
+                Self::Calendar(calendar) => (Nanos::from_secs(86_400), calendar.starts(spec.calendar())),
+                Self::Gcra(gcra) => {
+                    due = due.max(gcra.due());
+                    continue;
                 }
-                (Self::Gcra(gcra), Spec::Gcra(_)) => due = due.max(gcra.due()),
-                (Self::Window(_) | Self::Gcra(_), Spec::Window(_) | Spec::Gcra(_)) => {}
+            };
+            if period > longest.0 {
+                longest = (period, starts);
             }
         }
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.remember(spec, &longest.1),
-            (Self::Gcra(gcra), Spec::Gcra(spec)) => gcra.remember(spec, due, &longest.1),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+        match self {
+            Self::Window(window) => window.remember(spec.window(), &longest.1),
+            Self::Gcra(gcra) => gcra.remember(spec.gcra(), due, &longest.1),
+            Self::Calendar(calendar) => calendar.remember(spec.calendar(), &longest.1),
         }
     }
 
     /// When nothing is left of it; `None` while something is outstanding.
-    pub(crate) fn free_at(&self, kind: LimitKind) -> Option<Instant> {
-        match (self, kind.into()) {
-            (Self::Window(window), Spec::Window(spec)) => window.free_at(spec),
-            (Self::Gcra(gcra), Spec::Gcra(_)) => gcra.free_at(),
-            (Self::Window(_), Spec::Gcra(_)) | (Self::Gcra(_), Spec::Window(_)) => mismatch(kind),
+    pub(crate) fn free_at(&self, spec: Spec<'_>) -> Option<Instant> {
+        match self {
+            Self::Window(window) => window.free_at(spec.window()),
+            Self::Gcra(gcra) => gcra.free_at(),
+            Self::Calendar(calendar) => calendar.free_at(spec.calendar()),
         }
     }
-}
-
-fn mismatch(kind: LimitKind) -> ! {
-    unreachable!("a limit's state was made for another kind than {kind:?}")
 }
 
 /// The states of a handful of limits: up to two of them in place.
@@ -218,13 +219,14 @@ impl LimitStates {
     pub(crate) fn for_all(
         &mut self,
         specs: &[LimitSpec],
+        days: &Days,
         costs: Costs<'_>,
-        mut change: impl FnMut(LimitKind, &mut LimitState, u32),
+        mut change: impl FnMut(Spec<'_>, &mut LimitState, u32),
     ) {
         for (spec, state) in specs.iter().zip(self.as_mut_slice()) {
             let cost = costs.of(spec.charge);
             if cost > 0 {
-                change(spec.kind, state, cost);
+                change(Spec::new(spec.kind, days), state, cost);
             }
         }
     }
@@ -234,23 +236,24 @@ impl LimitStates {
         &mut self,
         specs: &[LimitSpec],
         refs: &[LimitRef],
+        days: &Days,
         costs: Costs<'_>,
-        mut change: impl FnMut(LimitKind, &mut LimitState, u32),
+        mut change: impl FnMut(Spec<'_>, &mut LimitState, u32),
     ) {
         let states = self.as_mut_slice();
         for bound in refs {
             let spec = &specs[bound.limit];
             let cost = costs.of(spec.charge);
             if cost > 0 {
-                change(spec.kind, &mut states[bound.limit], cost);
+                change(Spec::new(spec.kind, days), &mut states[bound.limit], cost);
             }
         }
     }
 
     /// Asks every limit whether `costs` fit now.
-    pub(crate) fn ask_all(&mut self, specs: &[LimitSpec], now: Instant, costs: Costs<'_>) -> Ask {
+    pub(crate) fn ask_all(&mut self, specs: &[LimitSpec], days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
         let mut all = Ask::Room;
-        self.for_all(specs, costs, |kind, state, cost| all = all.and(state.ask(kind, now, cost, 0)));
+        self.for_all(specs, days, costs, |spec, state, cost| all = all.and(state.ask(spec, now, cost, 0)));
         all
     }
 
@@ -260,6 +263,7 @@ impl LimitStates {
         &mut self,
         specs: &[LimitSpec],
         refs: &[LimitRef],
+        days: &Days,
         now: Instant,
         costs: Costs<'_>,
         waived: bool,
@@ -270,74 +274,35 @@ impl LimitStates {
             let reserve = if waived { 0 } else { bound.reserve };
             match costs.of(spec.charge) {
                 0 => all,
-                cost => all.and(states[bound.limit].ask(spec.kind, now, cost, reserve)),
+                cost => all.and(states[bound.limit].ask(Spec::new(spec.kind, days), now, cost, reserve)),
             }
         })
     }
 
     /// Goes over to other numbers; nothing is outstanding afterwards. What is known of past starts counts on: the starts
     /// of the longest window, and what spacing and buckets are owed.
-    pub(crate) fn change_to(&mut self, old: &[LimitSpec], new: &[LimitSpec]) {
+    pub(crate) fn change_to(&mut self, (old, old_days): (&[LimitSpec], &Days), (new, days): (&[LimitSpec], &Days)) {
         let before = std::mem::replace(self, Self::new(new));
         for (spec, state) in new.iter().zip(self.as_mut_slice()) {
             let alike = old.iter().zip(before.as_slice()).filter(|(old, _)| old.charge == spec.charge);
-            state.take_over(spec.kind, alike.map(|(old, state)| (old.kind, state)));
+            let known = alike.map(|(old, state)| (Spec::new(old.kind, old_days), state));
+            state.take_over(Spec::new(spec.kind, days), known);
+        }
+    }
+
+    /// Counts what other states of the same limits know and have outstanding, too.
+    pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
+        for (state, other) in self.as_mut_slice().iter_mut().zip(other.as_slice()) {
+            state.merge(now, other);
         }
     }
 
     /// When nothing is left of any of them; `None` while something is outstanding.
-    pub(crate) fn free_at(&self, specs: &[LimitSpec]) -> Option<Instant> {
+    pub(crate) fn free_at(&self, specs: &[LimitSpec], days: &Days) -> Option<Instant> {
         let mut latest = Instant::ZERO;
         for (spec, state) in specs.iter().zip(self.as_slice()) {
-            latest = latest.max(state.free_at(spec.kind)?);
+            latest = latest.max(state.free_at(Spec::new(spec.kind, days))?);
         }
         Some(latest)
-    }
-}
-
-/// The clock that spaces the starts of the lower lanes below one limit.
-///
-/// It is a schedule, not a stopwatch: a start that a timer made late is followed at the instant that was due, up to
-/// [`PaceClock::CATCH_UP`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PaceClock {
-    due: Instant,
-}
-
-impl PaceClock {
-    /// Lateness that is caught up. tokio's timers are up to 2 ms late; the rest is for a busy executor.
-    const CATCH_UP: Nanos = Nanos::from_millis(5);
-
-    /// When the next paced start is due.
-    pub(crate) const fn due(self) -> Instant {
-        self.due
-    }
-
-    /// A paced request of this cost was granted.
-    pub(crate) fn charge(&mut self, now: Instant, interval: Nanos, cost: u32) {
-        let base = self.due.max(now.saturating_sub(Self::CATCH_UP));
-        self.due = base.saturating_add(interval.saturating_mul(u64::from(cost)));
-    }
-
-    /// Its grant was not used.
-    pub(crate) fn refund(&mut self, interval: Nanos, cost: u32) {
-        self.due = self.due.saturating_sub(interval.saturating_mul(u64::from(cost)));
-    }
-}
-
-/// The most that fits a limit at any time.
-pub(crate) const fn capacity(kind: LimitKind) -> u32 {
-    match kind {
-        LimitKind::Window { count, .. } => count,
-        LimitKind::Spaced { largest, .. } => largest,
-        LimitKind::Bucket { burst, .. } => burst,
-    }
-}
-
-/// Whether a limit lets go only when attempts end.
-pub(crate) const fn counts_from_end(kind: LimitKind) -> bool {
-    match kind {
-        LimitKind::Window { anchor, .. } => matches!(anchor, Anchor::End),
-        LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => false,
     }
 }

@@ -78,8 +78,11 @@ impl Gcra {
             Shape::Spaced if due < now && now.since(due) <= Self::CATCH_UP => due,
             Shape::Spaced | Shape::Bucket => now,
         };
-        let charged = self.word.check(spec, at, cost, Commit::Yes);
-        debug_assert_eq!(charged, Ok(()), "a granted start does not fit {spec:?}");
+        if self.word.check(spec, at, cost, Commit::Yes).is_err() {
+            // Granted with room; since then another start turned out to cost more, or the numbers changed.
+            let paid = self.word.due().map_or(at, |due| due.max(at));
+            self.word.set(paid.saturating_add(spec.interval.saturating_mul(cost.into())));
+        }
     }
 
     /// The grant was not used.
@@ -92,7 +95,7 @@ impl Gcra {
     pub(crate) fn settle(&mut self, spec: Spec, cost: u32, actual: u32) {
         let more = Nanos::saturating_mul(spec.interval, actual.saturating_sub(cost).into());
         if let Some(due) = self.word.due() {
-            self.word.0.set(due.saturating_add(more).as_nanos());
+            self.word.set(due.saturating_add(more));
         }
     }
 
@@ -123,6 +126,18 @@ impl Gcra {
             Some(from.saturating_add(spec.interval.saturating_mul(cost.into())))
         });
         if let Some(due) = due.or(charged) {
+            self.word.set(due);
+        }
+    }
+
+    /// Counts what another state of the same numbers is owed and has outstanding, too.
+    pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
+        self.outstanding += other.outstanding;
+        let due = match (self.word.due(), other.word.due()) {
+            (Some(one), Some(other)) => Some(one.max(other).saturating_add(one.min(other).since(now))),
+            (one, other) => one.or(other),
+        };
+        if let Some(due) = due {
             self.word.0.set(due.as_nanos());
         }
     }
@@ -150,6 +165,11 @@ struct Word(Cell<u64>);
 impl Word {
     fn due(&self) -> Option<Instant> {
         Some(self.0.get()).filter(|&word| word != 0).map(Instant::from_nanos)
+    }
+
+    fn set(&self, due: Instant) {
+        // governor adds to it without a guard.
+        self.0.set(due.as_nanos().min(u64::MAX / 4));
     }
 
     /// Asks governor for so many cells at an instant. An error says when they fit.
@@ -317,6 +337,20 @@ mod tests {
         gcra.grant(1);
         gcra.claim(spec, at(99), 1);
         assert_eq!(gcra.ask(spec, at(100), 1), Ask::At(at(199)));
+    }
+
+    #[test]
+    fn a_start_granted_before_another_turned_out_costlier_is_charged_all_the_same() {
+        let spec = Spec { interval: Nanos::from_millis(100), burst: 2, shape: Shape::Bucket };
+        let mut gcra = Gcra::default();
+        gcra.grant(1);
+        gcra.claim(spec, at(0), 1);
+        gcra.grant(1);
+        gcra.settle(spec, 1, 11);
+        gcra.claim(spec, at(0), 1);
+        assert_eq!(gcra.ask(spec, at(0), 1), Ask::At(at(1_100)));
+        gcra.settle(spec, 1, u32::MAX);
+        assert!(matches!(gcra.ask(spec, at(0), 2), Ask::At(later) if later > at(1_000_000)));
     }
 
     #[test]

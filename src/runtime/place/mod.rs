@@ -1,0 +1,280 @@
+//! A request's place with the machine, from before it enters until it is answered. Dropped, it gives back everything.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+mod line;
+mod running;
+
+use super::attempt::Attempt;
+use super::shared::{Shared, State};
+use crate::engine::{Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
+use crate::error::{NextStart, Refused};
+use crate::key::Key;
+
+/// What a request asks for beside its rule and key.
+#[derive(Debug)]
+pub(crate) struct Wishes {
+    pub(crate) not_before: Nanos,
+    /// [`Nanos::MAX`]: for as long as it takes.
+    pub(crate) max_wait: Nanos,
+    /// `None`: the rule's.
+    pub(crate) policy: Option<Box<RetryPolicy>>,
+    pub(crate) idempotent: bool,
+    pub(crate) fail_fast: bool,
+}
+
+/// A request's place. `H` is how it holds on to what all handles share.
+#[derive(Debug)]
+pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
+    shared: H,
+    key: Key,
+    rule: RuleId,
+    stage: Stage,
+    wishes: Wishes,
+    spent: Spent,
+    starts: u32,
+    waited: Nanos,
+    /// Whether its attempts are permits: no future stands behind them that could be told to stop.
+    is_permit: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Refused before it could ask.
+    Hopeless(Box<Refused>),
+    Outside,
+    Waiting(Known),
+    Running {
+        known: Known,
+        watcher: Watcher,
+    },
+    /// The machine does not know it any more.
+    Over,
+}
+
+/// What the machine calls the request and its key.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    id: RequestId,
+    record: KeyId,
+}
+
+/// Which waker the machine has of a running attempt, in two words: enough to see that it is still the right one, as the
+/// machine's copy keeps the original's memory from being used for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Watcher {
+    data: usize,
+    vtable: usize,
+}
+
+impl<H: Borrow<Arc<Shared>>> Place<H> {
+    pub(crate) fn new(shared: H, rule: Result<RuleId, Box<Refused>>, key: Key, wishes: Wishes) -> Self {
+        let (rule, stage) = match rule {
+            Ok(rule) => (rule, Stage::Outside),
+            Err(reason) => (RuleId(0), Stage::Hopeless(reason)),
+        };
+        Self {
+            shared,
+            key,
+            rule,
+            stage,
+            wishes,
+            spent: Spent::default(),
+            starts: 0,
+            waited: Nanos::ZERO,
+            is_permit: false,
+        }
+    }
+
+    /// The same, for attempts that are permits.
+    pub(crate) fn into_permit(mut self) -> Self {
+        self.is_permit = true;
+        self
+    }
+
+    /// How often the request was started so far.
+    pub(crate) const fn starts(&self) -> u32 {
+        self.starts
+    }
+
+    pub(crate) const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Time in line so far.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited.into()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.shared.borrow()
+    }
+
+    pub(crate) fn rule_name(&self) -> &str {
+        &self.shared().rule(self.rule).name
+    }
+
+    /// The attempt that begins now.
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt {
+            shared: Arc::clone(self.shared()),
+            rule: self.rule,
+            key: self.key.clone(),
+            number: self.starts,
+            is_last: self.spent.failures.saturating_add(1) >= self.policy().attempts,
+            waited: self.waited(),
+        }
+    }
+
+    /// Enters if it has not, and waits for its start. After an error the place is empty.
+    pub(crate) fn poll_start(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        loop {
+            match self.stage {
+                Stage::Hopeless(_) | Stage::Outside => match self.enter() {
+                    Ok(()) => {}
+                    Err(reason) => return Poll::Ready(Err(reason)),
+                },
+                Stage::Waiting(known) => return self.take_up(known, context),
+                Stage::Running { .. } => return Poll::Ready(Ok(())),
+                Stage::Over => return Poll::Ready(Err(Refused::Aborted)),
+            }
+        }
+    }
+
+    /// Enters and starts at once, or waits in line.
+    pub(crate) fn enter(&mut self) -> Result<(), Refused> {
+        let is_permit = self.is_permit;
+        let ancestors = self.shared().ancestors();
+        let entered = self.knock(&ancestors, |state, now, record, rule, entry| {
+            let entered = state.machine.enter(now, record, rule, entry)?;
+            if let Enter::Started(_) = entered {
+                state.began(is_permit);
+            }
+            Ok((entered, record))
+        })?;
+        match entered {
+            (Enter::Started(id), record) => self.begin(Known { id, record }, Nanos::ZERO),
+            (Enter::Waiting(id), record) => {
+                let known = Known { id, record };
+                self.stage = Stage::Waiting(known);
+                if self.wishes.fail_fast {
+                    return Err(self.not_now(known));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters without starting; `waker` is woken at the grant, which may have been given already.
+    pub(crate) fn enter_in_line(&mut self, waker: Waker) -> Result<(), Refused> {
+        let mut waker = Some(waker);
+        // Nobody waits for it yet: an attempt may well leave something behind that starts after it.
+        let (known, granted) = self.knock(&[], |state, now, record, rule, entry| {
+            let id = state.machine.enqueue(now, record, rule, entry)?;
+            if let Some(waker) = waker.take() {
+                state.machine.set_waker(id, waker);
+            }
+            state.machine.dispatch(now);
+            Ok((Known { id, record }, state.machine.is_granted(id)))
+        })?;
+        self.stage = Stage::Waiting(known);
+        if self.wishes.fail_fast && !granted {
+            return Err(self.not_now(known));
+        }
+        Ok(())
+    }
+
+    fn policy(&self) -> &RetryPolicy {
+        self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared().rule(self.rule).retry)
+    }
+
+    fn begin(&mut self, known: Known, waited: Nanos) {
+        self.stage = Stage::Running { known, watcher: Watcher::default() };
+        self.starts = self.starts.saturating_add(1);
+        self.waited = self.waited.saturating_add(waited);
+    }
+
+    /// Asks to be let in, in one way or another, while the ancestors wait for it.
+    fn knock<R>(
+        &mut self,
+        ancestors: &[RequestId],
+        mut ask: impl FnMut(&mut State, Instant, KeyId, RuleId, Entry<'_>) -> Result<R, Turned>,
+    ) -> Result<R, Refused> {
+        if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
+            return Err(*reason);
+        }
+        let (rule, wishes) = (self.rule, &self.wishes);
+        let shared: &Arc<Shared> = self.shared.borrow();
+        shared.with_record(&self.key, |state, now, record| {
+            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
+                return Ok(Err(Refused::WouldDeadlock));
+            }
+            if wishes.fail_fast {
+                let next = state.machine.next_start(now, rule, Some(record));
+                match NextStart::since(now, next) {
+                    NextStart::Now => {}
+                    next_start => return Ok(Err(Refused::NotNow { next_start })),
+                }
+            }
+            let entry = Entry {
+                cost: 1,
+                units: &[],
+                not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
+                deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
+            };
+            ask(state, now, record, rule, entry).map(Ok)
+        })?
+    }
+
+    /// Leaves the line it was not to stand in.
+    fn not_now(&mut self, known: Known) -> Refused {
+        self.leave(known);
+        Refused::NotNow { next_start: self.next_start(known.record) }
+    }
+
+    /// Leaves the line.
+    fn leave(&mut self, known: Known) {
+        self.stage = Stage::Over;
+        let _waker = self.shared().with(|state, now| {
+            let waker = state.machine.take_waker(known.id);
+            state.machine.withdraw(now, known.id);
+            waker
+        });
+    }
+
+    fn next_start(&self, record: KeyId) -> NextStart {
+        let rule = self.rule;
+        self.shared().with(|state, now| NextStart::since(now, state.machine.next_start(now, rule, Some(record))))
+    }
+}
+
+impl<H: Borrow<Arc<Shared>>> Drop for Place<H> {
+    fn drop(&mut self) {
+        match self.stage {
+            Stage::Waiting(known) => self.leave(known),
+            Stage::Running { .. } => self.cut_off(),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
+        }
+    }
+}
+
+impl From<Turned> for Refused {
+    fn from(turned: Turned) -> Self {
+        match turned {
+            // Only if a record were evicted within one turn of the lock that made it.
+            Turned::StaleKey => Self::Aborted,
+            Turned::QueueFull { waiting } => Self::QueueFull { waiting },
+            Turned::CostTooHigh { cost, capacity } => Self::CostTooHigh { cost, capacity },
+            Turned::RuleRemoved => Self::RuleRemoved,
+            Turned::Closed => Self::Closed,
+        }
+    }
+}
+
+/// When a request has stood in line for `max_wait`, if it has for `waited` already.
+fn deadline(now: Instant, max_wait: Nanos, waited: Nanos) -> Option<Instant> {
+    (max_wait != Nanos::MAX).then(|| now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
+}

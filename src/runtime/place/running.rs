@@ -1,0 +1,146 @@
+//! A request whose attempt runs: its end, in all ways.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::task::Context;
+
+use super::{Known, Place, Stage, Watcher, deadline};
+use crate::engine::{Decision, FailureKind, GiveUp, KeyId, Scope, Target};
+use crate::error::Refused;
+use crate::runtime::shared::Shared;
+
+impl<H: Borrow<Arc<Shared>>> Place<H> {
+    /// While it runs: lets `poll` poll the attempt's future.
+    pub(crate) fn polling<R>(&self, poll: impl FnOnce() -> R) -> R {
+        match self.stage {
+            Stage::Running { known, .. } => self.shared().polling(known.id, poll),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => poll(),
+        }
+    }
+
+    /// Whether the running attempt was told to stop.
+    pub(crate) fn is_aborted(&self) -> bool {
+        match self.stage {
+            Stage::Running { known, .. } => {
+                self.shared().is_aborting() && self.shared().with(|state, _| state.machine.is_aborted(known.id))
+            }
+            Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => false,
+        }
+    }
+
+    /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
+    pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
+        let Stage::Running { known: Known { id, .. }, ref mut watcher } = self.stage else { return false };
+        let waker = context.waker();
+        let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
+        if *watcher == current {
+            return false;
+        }
+        *watcher = current;
+        let waker = waker.clone();
+        let shared: &Arc<Shared> = self.shared.borrow();
+        let (aborted, _old) =
+            shared.with(|state, _| (state.machine.is_aborted(id), state.machine.set_waker(id, waker)));
+        aborted
+    }
+
+    /// The attempt ended and so does the request.
+    pub(crate) fn finish(&mut self) {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+            self.stage = Stage::Over;
+            let _waker = self.shared().with(|state, now| {
+                let waker = state.machine.take_waker(id);
+                state.machine.finish(now, id);
+                state.ended(self.is_permit);
+                state.count(|tally| tally.done += 1);
+                waker
+            });
+        }
+    }
+
+    /// The attempt was cut off.
+    pub(crate) fn cut_off(&mut self) {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+            self.stage = Stage::Over;
+            let _waker = self.shared().with(|state, now| {
+                let waker = state.machine.take_waker(id);
+                state.machine.withdraw(now, id);
+                state.ended(self.is_permit);
+                state.count(|tally| tally.aborted += 1);
+                waker
+            });
+        }
+    }
+
+    /// The attempt failed: back in line, or an end with a reason.
+    pub(crate) fn fail(&mut self, kind: FailureKind, hold: Option<Scope>) -> Result<(), Refused> {
+        let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
+        let id = known.id;
+        let scope = match kind {
+            FailureKind::Transient | FailureKind::Ambiguous => hold,
+            FailureKind::Retry { .. } => Some(hold.unwrap_or_else(|| self.policy().hold)),
+        };
+        let target = scope.map(|scope| self.target(scope, known.record));
+        let max_wait = self.wishes.max_wait;
+        let waited = self.waited;
+        let shared = Arc::clone(self.shared());
+        let policy = self.wishes.policy.as_deref().unwrap_or_else(|| &shared.rule(self.rule).retry);
+        let is_permit = self.is_permit;
+        let spent = &mut self.spent;
+        let idempotent = self.wishes.idempotent;
+        let mut waker = None;
+        let outcome = shared.with(|state, now| {
+            waker = state.machine.take_waker(id);
+            let deadline = deadline(now, max_wait, waited);
+            state.ended(is_permit);
+            let seed = state.draw();
+            let back = match (policy.decide(spent, kind, idempotent, seed), target) {
+                (Decision::GiveUp { reason, hold }, target) => {
+                    if let (Some(wait), Some(target)) = (hold, target)
+                        && target != Target::Request
+                    {
+                        state.machine.hold(now, target, now.saturating_add(wait));
+                    }
+                    state.machine.finish(now, id);
+                    state.count(|tally| tally.done += 1);
+                    return Err(reason.into());
+                }
+                (Decision::BackOff(delay), None) => {
+                    state.machine.back_off(now, id, now.saturating_add(delay), deadline)
+                }
+                (Decision::BackOff(wait) | Decision::Retry { wait }, target) => {
+                    let target = target.unwrap_or(Target::Request);
+                    state.machine.retry(now, id, target, now.saturating_add(wait), deadline)
+                }
+            };
+            if back {
+                return Ok(());
+            }
+            state.count(|tally| tally.refused += 1);
+            Err(Refused::Closed)
+        });
+        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        outcome
+    }
+
+    const fn target(&self, scope: Scope, record: KeyId) -> Target {
+        match scope {
+            Scope::Request => Target::Request,
+            Scope::Queue => Target::Queue(self.rule, record),
+            Scope::Key => Target::Key(record),
+            Scope::Rule => Target::Rule(self.rule),
+            Scope::Overall => Target::Overall,
+        }
+    }
+}
+
+impl From<GiveUp> for Refused {
+    fn from(reason: GiveUp) -> Self {
+        match reason {
+            GiveUp::Attempts => Self::Attempts,
+            GiveUp::Waits => Self::Waits,
+            GiveUp::WaitTooLong { wait, ceiling } => Self::WaitTooLong { wait: wait.into(), ceiling: ceiling.into() },
+            GiveUp::NotAllowed => Self::RetryNotAllowed,
+        }
+    }
+}
