@@ -127,6 +127,7 @@ impl<W> Scheduler<W> {
         match queues[queue].state {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
+            QueueState::Blocked if is_first => self.make_ready(queue),
             QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked => {}
         }
     }
@@ -278,32 +279,13 @@ impl<W> Scheduler<W> {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
     }
 
-    /// A request of the queue was granted: its waiting siblings were passed once more.
-    pub(super) fn note_passed(&mut self, queue: u32) {
-        self.queues[queue].passed = 0;
-        let mut sibling = self.queues[queue].sibling;
-        while sibling != queue {
-            let record = &mut self.queues[sibling];
-            if !record.waiting.is_empty() {
-                record.passed += 1;
-            }
-            sibling = record.sibling;
-        }
-    }
-
-    /// The key's next room is nobody's in particular any more: its queues decide anew.
-    pub(super) fn clear_owed(&mut self, queue: u32) {
-        self.keys[self.queues[queue].key].owed = NIL;
-        self.redecide_blocked(queue);
-    }
-
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
     pub(super) fn make_ready(&mut self, queue: u32) {
-        let Self { plan, queues, keys, lanes, rings, .. } = self;
+        let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
         let quantum = lanes[lane].quantum(weight);
-        if keys[queues[queue].key].owed == queue {
+        if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -329,7 +311,7 @@ impl<W> Scheduler<W> {
         timers.note_stale(|at, due| is_live(requests, queues, at, due));
     }
 
-    fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
+    pub(super) fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
         let mut queue = served;
         loop {
             queue = self.queues[queue].sibling;
@@ -371,7 +353,7 @@ impl<W> Scheduler<W> {
         }
         self.queues[queue].state = QueueState::Idle;
         self.queues[queue].passed = 0;
-        if self.keys[self.queues[queue].key].owed == queue {
+        if self.queues[queue].owed {
             self.clear_owed(queue);
         }
     }

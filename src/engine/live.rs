@@ -127,7 +127,8 @@ impl<W> Scheduler<W> {
                 let ticket = if queue.state == QueueState::Ready { queue.ticket } else { i64::MAX };
                 waiting.push((old.rules[usize::from(queue.rule)].lane, ticket, index));
             }
-            self.keys[self.queues[index].key].owed = NIL;
+            self.queues[index].owed = false;
+            self.keys[self.queues[index].key].owed = 0;
         }
         waiting.sort_unstable();
         let bypassed = |priority| {
@@ -229,7 +230,7 @@ impl<W> Scheduler<W> {
 
     /// Takes a key's queues out of rings and timers; nothing is owed to any of them.
     fn clear_key(&mut self, key: u32) {
-        self.keys[key].owed = NIL;
+        self.keys[key].owed = 0;
         let first = self.keys[key].queues;
         let mut queue = first;
         while queue != NIL {
@@ -238,6 +239,7 @@ impl<W> Scheduler<W> {
                 QueueState::Parked { .. } | QueueState::Blocked | QueueState::Idle => {}
             }
             let record = &mut self.queues[queue];
+            record.owed = false;
             record.state = if record.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

@@ -14,6 +14,7 @@ mod lane;
 mod limit;
 mod line;
 mod live;
+mod owed;
 mod plan;
 mod queue;
 mod retry;

@@ -73,21 +73,27 @@ impl Measure {
     pub(crate) fn met(&self) -> bool {
         (self.low..=self.high).contains(&self.measured)
     }
+
+    /// The bounds in words.
+    pub(crate) fn bound(&self) -> String {
+        let Self { low, high, .. } = self;
+        match (low, high) {
+            _ if low == high => "exact".to_owned(),
+            _ if low.number() == 0 => format!("at most {high}"),
+            _ => format!("{low} to {high}"),
+        }
+    }
 }
 
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, what, measured, optimum, low, high } = self;
+        let Self { scenario, what, measured, optimum, .. } = self;
         let ratio = match (optimum.number(), measured.number()) {
             (0, 0) => Thousandths(1_000).to_string(),
             (_, 0) | (0, _) => "none".to_owned(),
             (optimum, measured) => Thousandths(optimum * 1_000 / measured).to_string(),
         };
-        let bound = match (low, high) {
-            _ if low == high => "exact".to_owned(),
-            _ if low.number() == 0 => format!("at most {high}"),
-            _ => format!("{low} to {high}"),
-        };
+        let bound = self.bound();
         let met = if self.met() { "yes" } else { "NO" };
         write!(f, "| {scenario} | {what} | {measured} | {optimum} | {ratio} | {bound} | {met} |")
     }

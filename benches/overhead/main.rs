@@ -1,0 +1,40 @@
+//! What a request costs: unhindered beside the same three limits in governor, in line in the engine alone.
+//!
+//! `scripts/bench overhead` prints the table. Times are the least of several runs in which all contestants take turns;
+//! on a machine with other work trust ratios before nanoseconds. No bar makes it fail: it depends on the machine.
+
+mod in_line;
+#[path = "../report/mod.rs"]
+mod report;
+mod unhindered;
+
+use std::alloc::System;
+
+use report::Line;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn main() {
+    let mut lines = unhindered::measure();
+    lines.extend(in_line::measure());
+    if report::wants_json() {
+        report::print_json(&lines);
+    } else {
+        print_table(&lines);
+    }
+}
+
+fn print_table(lines: &[Line]) {
+    println!("| what | value | unit | bar | met |");
+    println!("| --- | ---: | --- | --- | --- |");
+    for Line { what, value, unit, bar } in lines {
+        let value = if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") };
+        let (bar, met) = match bar {
+            Some((bar, met)) => (bar.as_str(), if *met { "yes" } else { "NO" }),
+            None => ("", ""),
+        };
+        println!("| {what} | {value} | {unit} | {bar} | {met} |");
+    }
+}
