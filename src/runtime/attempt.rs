@@ -59,20 +59,26 @@ impl Attempt {
     /// policy's (by default the key) unless [`Failure::hold`] names another.
     ///
     /// ```
-    /// # async fn example(balancer: request_balancer::Balancer) {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use request_balancer::{Error, Refused};
+    /// use request_balancer::{Balancer, Error, Refused, Rules};
     ///
-    /// // The server wants a day's rest, the policy allows five minutes.
-    /// let answer = balancer
-    ///     .run("individual", 42, async |attempt| {
-    ///         if attempt.number() == 1 {
-    ///             return Err(attempt.retry(Duration::from_secs(86_400)));
-    ///         }
-    ///         Ok::<_, request_balancer::Failure<std::io::Error>>(())
-    ///     })
-    ///     .await;
-    /// assert!(matches!(answer, Err(Error::GaveUp { reason: Refused::WaitTooLong { .. }, .. })));
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let rest = async |seconds| {
+    ///     let rest = Duration::from_secs(seconds);
+    ///     balancer
+    ///         .run("send", 42, async |attempt| match attempt.number() {
+    ///             1 => Err(attempt.retry::<()>(rest)),
+    ///             number => Ok(number),
+    ///         })
+    ///         .await
+    /// };
+    /// assert_eq!(rest(30).await, Ok(2));
+    /// // A day is more than the five minutes that the policy allows.
+    /// let reason = Refused::WaitTooLong { wait: Duration::from_secs(86_400), ceiling: Duration::from_secs(300) };
+    /// assert_eq!(rest(86_400).await, Err(Error::GaveUp { reason, attempts: 1, last: None }));
+    /// # Ok(())
     /// # }
     /// ```
     pub fn retry<E>(&self, after: impl Into<Option<Duration>>) -> Failure<E> {

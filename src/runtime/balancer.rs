@@ -69,6 +69,31 @@ impl Balancer {
     }
 
     /// The same as [`run`](Self::run) for an `f` that returns a plain result, whose error says itself what it means.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Classify, Rules, Verdict};
+    ///
+    /// #[derive(Debug)]
+    /// struct Busy;
+    ///
+    /// impl Classify for Busy {
+    ///     fn classify(&self) -> Verdict {
+    ///         Verdict::Retry { after: Some(Duration::from_secs(3)), scope: None }
+    ///     }
+    /// }
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let begin = tokio::time::Instant::now();
+    /// let send = async |number| if number == 1 { Err(Busy) } else { Ok(number) };
+    /// let answer = balancer.call("send", 42, |attempt| send(attempt.number())).await;
+    /// assert_eq!(answer.unwrap(), 2);
+    /// assert_eq!(begin.elapsed(), Duration::from_secs(3));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn call<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -81,11 +106,41 @@ impl Balancer {
     /// A request in the making, for what [`run`](Self::run) and [`call`](Self::call) leave at its default.
     ///
     /// An unknown rule shows as [`Refused::UnknownRule`] when the request enters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Error, Failure, NextStart, Refused, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/10s'".parse::<Rules>()?);
+    /// let send = || balancer.request("send", 42).max_wait(Duration::from_secs(4));
+    /// assert_eq!(send().run(async |_| Ok::<_, Failure<()>>("sent")).await, Ok("sent"));
+    /// // The next could start after 10 s.
+    /// let reason = Refused::MaxWait {
+    ///     waited: Duration::from_secs(4),
+    ///     next_start: NextStart::After(Duration::from_secs(6)),
+    /// };
+    /// let answer = send().run(async |_| Ok::<_, Failure<()>>("sent")).await;
+    /// assert_eq!(answer, Err(Error::GaveUp { reason, attempts: 0, last: None }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn request(&self, rule: &str, key: impl Into<Key>) -> Request<'_> {
         Request::new(&self.shared, self.shared.find(rule), key.into())
     }
 
     /// A handle of one rule, so that a wrong name shows at start-up and no request looks a name up.
+    ///
+    /// ```
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nbroadcast = '1/1s'".parse::<Rules>()?);
+    /// assert_eq!(balancer.rule("broadcast")?.name(), "broadcast");
+    /// let typo = balancer.rule("brodcast").unwrap_err();
+    /// assert_eq!(typo.to_string(), "there is no rule `brodcast`; did you mean `broadcast`?");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -98,6 +153,22 @@ impl Balancer {
     /// Starts nothing of the target before `span` is over. What runs goes on.
     ///
     /// Holds on one target combine by maximum: a shorter one changes nothing. None is longer than `max_hold` (one hour).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, NextStart, Rules, Target};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// balancer.hold(Target::key(42), Duration::from_secs(5))?;
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::After(Duration::from_secs(5)));
+    /// assert_eq!(balancer.next_start("send", 43)?, NextStart::Now);
+    /// balancer.release(Target::key(42))?;
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Now);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -145,6 +216,18 @@ impl Balancer {
     }
 
     /// The state of the balancer in numbers.
+    ///
+    /// ```
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let permit = balancer.request("send", 42).try_acquire()?;
+    /// let snapshot = balancer.snapshot();
+    /// assert_eq!((snapshot.waiting, snapshot.in_flight, snapshot.keys), (0, 1, 1));
+    /// drop(permit);
+    /// assert_eq!(balancer.snapshot().in_flight, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
@@ -164,6 +247,28 @@ impl Balancer {
     ///
     /// Resolves as soon as nothing runs any more, with what became of everything. Called again, it counts from the
     /// first call. Outside a tokio runtime it can't wait and cuts off at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = { key_concurrency = 1 }".parse::<Rules>()?);
+    /// let submit = || {
+    ///     balancer.request("send", 42).submit(async |_| {
+    ///         tokio::time::sleep(Duration::from_secs(2)).await;
+    ///         Ok::<_, Failure<()>>(())
+    ///     })
+    /// };
+    /// let (runs, waits) = (submit()?, submit()?);
+    /// tokio::task::yield_now().await;
+    /// let ended = balancer.close(Duration::from_secs(10)).await;
+    /// assert_eq!((ended.done, ended.refused, ended.aborted, ended.open), (1, 1, 0, 0));
+    /// assert!(runs.await.is_ok() && waits.await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///

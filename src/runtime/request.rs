@@ -68,14 +68,21 @@ impl<'a, C> Request<'a, C> {
     /// What differs from the rule's retry policy.
     ///
     /// ```
-    /// # async fn example(balancer: request_balancer::Balancer) -> Result<(), request_balancer::Refused> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use request_balancer::Retry;
+    /// use request_balancer::{Balancer, Error, Refused, Retry, Rules};
     ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
     /// // Patient, but not with a server that wants more than a minute's rest.
     /// let retry = Retry::patient().ceiling(Duration::from_secs(60));
-    /// let permit = balancer.request("group", 42).retry(retry).acquire().await?;
-    /// # drop(permit);
+    /// let answer = balancer
+    ///     .request("send", 42)
+    ///     .retry(retry)
+    ///     .run(async |attempt| Err::<(), _>(attempt.retry::<()>(Duration::from_secs(90))))
+    ///     .await;
+    /// let reason = Refused::WaitTooLong { wait: Duration::from_secs(90), ceiling: Duration::from_secs(60) };
+    /// assert_eq!(answer, Err(Error::GaveUp { reason, attempts: 1, last: None }));
     /// # Ok(())
     /// # }
     /// ```
@@ -131,6 +138,20 @@ impl<'a, C> Request<'a, C> {
     /// Takes its place in line now. A task is spawned on the current runtime when the request starts, and not before;
     /// `f` is called inside it.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let first = balancer.request("send", 42).submit(async |_| Ok::<_, Failure<()>>("first"))?;
+    /// let second = balancer.request("send", 42).submit(async |_| Ok::<_, Failure<()>>("second"))?;
+    /// assert_eq!(balancer.key(42).waiting, 2);
+    /// assert_eq!((first.await, second.await), (Ok("first"), Ok("second")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Refused`] if the request can't enter: its rule is unknown, its queue is full, the balancer is closed, or no
@@ -154,12 +175,41 @@ impl<'a, C> Request<'a, C> {
     /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.
     ///
     /// The future resolves to [`Refused`] if the request is not started. Classifiers have no part in it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let permit = balancer.request("send", 42).acquire().await?;
+    /// // … the call, which the server answers with "come back in 5 seconds" …
+    /// let permit = permit.retry(Duration::from_secs(5)).await?;
+    /// assert_eq!((permit.number(), permit.waited()), (2, Duration::from_secs(5)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn acquire(self) -> Acquire {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
         Acquire::new(place.into_permit())
     }
 
     /// Starts now or not at all, without waiting.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, NextStart, Refused, Rules};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// assert!(balancer.request("send", 42).try_acquire().is_ok());
+    /// let refused = balancer.request("send", 42).try_acquire().unwrap_err();
+    /// assert_eq!(refused, Refused::NotNow { next_start: NextStart::After(Duration::from_secs(1)) });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
