@@ -1,6 +1,6 @@
 //! Random histories under every kind of quota at once, with an executor that polls late: nothing is ever over.
 
-#[expect(dead_code, unused_imports, reason = "some of it is for the golden tests")]
+#[allow(dead_code, unused_imports, reason = "some of it is for the golden tests")]
 mod harness;
 
 use harness::{Call, Rng};
