@@ -129,6 +129,78 @@ fn a_turn_moves_at_most_64_queues() {
     assert!((0..10_000).all(|key| world.starts("b", key) == [10_000]));
 }
 
+#[test]
+fn what_is_owed_holds_nobody_up_who_does_not_draw_on_it() {
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}\nfree = { under = ['overall'] }");
+    world.enqueue_many("a", 1, 2);
+    let b = world.enqueue("b", 1);
+    world.turn();
+    world.run_until(5_000);
+    // The key's next room is owed to `b`, which is none of the free one's business.
+    let free = world.enter("free", 1);
+    assert_eq!(world.starts_of(free), [5_000]);
+    world.run_until(60_000);
+    assert_eq!(world.starts_of(b), secs([10]));
+    assert_eq!(world.starts("a", 1), secs([0, 20]));
+}
+
+#[test]
+fn starts_that_use_none_of_a_queues_room_do_not_pass_it() {
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}\nfree = { under = ['overall'] }");
+    world.enqueue_many("free", 1, 5);
+    world.enqueue_many("a", 1, 2);
+    let b = world.enqueue("b", 1);
+    world.turn();
+    assert_eq!(world.starts("free", 1), [0; 5]);
+    world.run_until(60_000);
+    assert_eq!(world.starts_of(b), secs([10]));
+    assert_eq!(world.starts("a", 1), secs([0, 20]));
+}
+
+#[test]
+fn two_pairs_of_rules_owe_each_other_nothing() {
+    let mut world = World::new(
+        "[limits.reads]
+        per_key = '1/10s'
+        [limits.writes]
+        per_key = '1/15s'
+        [rules]
+        a = { under = ['reads'] }
+        b = { under = ['reads'] }
+        c = { under = ['writes'] }
+        d = { under = ['writes'] }",
+    );
+    for rule in ["a", "b", "c", "d"] {
+        world.enqueue_many(rule, 1, 3);
+    }
+    world.turn();
+    world.run_until(120_000);
+    assert_eq!([world.starts("a", 1), world.starts("b", 1)], [secs([0, 20, 40]), secs([10, 30, 50])]);
+    assert_eq!([world.starts("c", 1), world.starts("d", 1)], [secs([0, 30, 60]), secs([15, 45, 75])]);
+}
+
+#[test]
+fn what_a_queue_used_up_itself_is_owed_to_it_by_nobody() {
+    // `a` waits for its named budget, of which `b` takes nothing; the limit that both draw on has room.
+    let mut world = World::new(
+        "per_key = '50/1s'
+        [limits.narrow]
+        per_key = '1/10s'
+        [rules]
+        a = { under = ['per_key', 'narrow'] }
+        b = {}",
+    );
+    world.enqueue_many("a", 1, 2);
+    world.enqueue_many("b", 1, 3);
+    world.turn();
+    assert_eq!(world.starts("b", 1), [0; 3]);
+    world.run_until(5_000);
+    let late = world.enter("b", 1);
+    assert_eq!(world.starts_of(late), [5_000]);
+    world.run_until(60_000);
+    assert_eq!(world.starts("a", 1), secs([0, 10]));
+}
+
 // Costs.
 
 #[test]
@@ -202,6 +274,23 @@ fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_in
     assert_eq!(world.starts_of(costly), [] as [u64; 0]);
     world.run_until(5_000);
     assert_eq!(world.starts_of(costly), [1_000]);
+}
+
+#[test]
+fn a_request_that_comes_back_before_a_costly_one_does_not_wait_for_what_that_one_waits_for() {
+    // The costly one waits for the end of an attempt; the one before it fits as soon as its backoff is over.
+    let mut world = World::new("per_key = { count = 5, per = '100ms', count_from = 'response' }");
+    let long = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    world.back_off(first, 30);
+    let costly = world.enter_as("default", 1, Manner::Prompt, Entry { cost: 5, ..Entry::default() });
+    world.run_until(40);
+    assert_eq!(world.starts_of(first), [0, 30]);
+    world.finish(first);
+    world.run_until(500);
+    world.finish(long);
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(costly), [600]);
 }
 
 // A rule's own overall limit.

@@ -4,10 +4,12 @@
 mod field;
 
 use std::future::pending;
+use std::panic::resume_unwind;
 
-use field::{End, Field, Rng, Script, assert_quiet, balancer, every, ms, settle};
+use field::{End, Field, Rng, Script, assert_quiet, every, ms, settle};
 use futures::future::join_all;
-use request_balancer::{Failure, Refused};
+use request_balancer::{Error, Failure, Refused};
+use tokio::time::{sleep, timeout};
 
 #[tokio::test(start_paused = true)]
 async fn fr_001_a_waiter_starts_though_nothing_else_ever_happens() {
@@ -25,6 +27,55 @@ async fn fr_003_six_tasks_of_one_key_go_one_a_second() {
     let field = Field::new("[rules]\nindividual = '1/1s'");
     field.all_ok(field.go_many("individual", "A", "r", 6)).await;
     assert_eq!(field.diary.times(), every(0, 1_000, 6));
+    field.assert_quiet();
+}
+
+// Without the timeout of attempts: one that never returns is dropped by its caller. A million of them, on the machine
+// alone, are in field_cases_engine.
+#[tokio::test(start_paused = true)]
+async fn fr_005_whatever_becomes_of_an_attempt_its_slot_is_used_in_the_same_instant() {
+    let field = Field::new(
+        "concurrency = 2\n[rules]\n1 = { queue = 32 }\n2 = { queue = 32, priority = 2 }\n3 = { queue = 32, priority = \
+         3 }\n4 = { queue = 32, priority = 4 }",
+    );
+    let mut random = Rng::new(5);
+    let mut tasks = Vec::new();
+    let mut answers = [0_u32; 5];
+    for _ in 0..4_000 {
+        sleep(ms(random.below(40))).await;
+        let (rule, key) = ((random.below(4) + 1).to_string(), random.below(9));
+        let (fate, takes, patience) = (random.below(5), random.below(40), random.below(2_000));
+        let balancer = field.balancer.clone();
+        tasks.push(tokio::spawn(async move {
+            let attempt = async |_| {
+                sleep(ms(takes)).await;
+                match fate {
+                    0 | 1 => Ok(()),
+                    2 => Err(Failure::permanent("error")),
+                    3 => pending().await,
+                    // Without the noise of a panic's hook.
+                    _ => resume_unwind(Box::new("panic")),
+                }
+            };
+            let run = balancer.run(&rule, key, attempt);
+            timeout(ms(if fate == 3 { patience } else { 3_600_000 }), run).await
+        }));
+        settle().await;
+        let snapshot = field.balancer.snapshot();
+        assert!(snapshot.in_flight <= 2 && (snapshot.waiting == 0 || snapshot.in_flight == 2), "{snapshot:?}");
+    }
+    for task in tasks {
+        let fate = match task.await.expect("the task ends by itself") {
+            Ok(Ok(())) => 0,
+            Ok(Err(Error::Failed("error"))) => 1,
+            Ok(Err(Error::Panicked(message))) if message == "panic" => 2,
+            Ok(Err(Error::GaveUp { reason: Refused::QueueFull { waiting: 32 }, attempts: 0, last: None })) => 3,
+            Err(_elapsed) => 4,
+            Ok(Err(error)) => panic!("{error:?}"),
+        };
+        answers[fate] += 1;
+    }
+    assert!(answers.iter().all(|count| *count > 100), "{answers:?}");
     field.assert_quiet();
 }
 

@@ -64,6 +64,8 @@ pub enum Turned {
         /// The most that one of its limits ever has room for.
         capacity: u32,
     },
+    /// Its rule is no longer among the rules.
+    RuleRemoved,
     /// The machine was closed.
     Closed,
 }
@@ -75,6 +77,15 @@ pub enum Why {
     MaxWait,
     /// A newer request took its place in a full queue.
     Displaced,
+    /// Its rule is no longer among the rules.
+    RuleRemoved,
+    /// It fits its limits no more since they were changed.
+    CostTooHigh {
+        /// What it costs.
+        cost: u32,
+        /// The most that one of its limits has room for.
+        capacity: u32,
+    },
     /// The machine was closed.
     Closed,
     /// The machine was told to give up even what runs.

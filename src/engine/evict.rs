@@ -38,6 +38,10 @@ impl<W> Scheduler<W> {
     pub(super) fn sweep(&mut self, now: Instant, at_most: usize) -> bool {
         for _ in 0..at_most {
             let Some((_, id)) = self.sweeps.pop_due(now) else { return true };
+            if !self.keys.contains(id.index, id.generation) {
+                // Dissolved into another key meanwhile.
+                continue;
+            }
             let key = &mut self.keys[id.index];
             key.swept = false;
             if key.busy > 0 {

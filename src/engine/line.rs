@@ -2,7 +2,7 @@
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
-use super::limit::{self, LimitState, PaceClock, Spec};
+use super::limit::{LimitState, PaceClock, Spec};
 use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
@@ -18,6 +18,12 @@ impl<W> Scheduler<W> {
         }
         let plan = &self.plan.rules[usize::from(rule.0)];
         let (queue, _) = self.queues.insert(Queue::new(key, rule.0, plan));
+        self.link_queue(key, queue);
+        queue
+    }
+
+    /// Adds a queue to its key's circle.
+    pub(super) fn link_queue(&mut self, key: u32, queue: u32) {
         let first = self.keys[key].queues;
         if first == NIL {
             self.keys[key].queues = queue;
@@ -26,7 +32,6 @@ impl<W> Scheduler<W> {
             self.queues[queue].sibling = self.queues[first].sibling;
             self.queues[first].sibling = queue;
         }
-        queue
     }
 
     /// The queue of a rule and a key, if there is one.
@@ -122,6 +127,7 @@ impl<W> Scheduler<W> {
         match queues[queue].state {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
+            QueueState::Blocked if is_first => self.make_ready(queue),
             QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked => {}
         }
     }
@@ -273,32 +279,13 @@ impl<W> Scheduler<W> {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
     }
 
-    /// A request of the queue was granted: its waiting siblings were passed once more.
-    pub(super) fn note_passed(&mut self, queue: u32) {
-        self.queues[queue].passed = 0;
-        let mut sibling = self.queues[queue].sibling;
-        while sibling != queue {
-            let record = &mut self.queues[sibling];
-            if !record.waiting.is_empty() {
-                record.passed += 1;
-            }
-            sibling = record.sibling;
-        }
-    }
-
-    /// The key's next room is nobody's in particular any more: its queues decide anew.
-    pub(super) fn clear_owed(&mut self, queue: u32) {
-        self.keys[self.queues[queue].key].owed = NIL;
-        self.redecide_blocked(queue);
-    }
-
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
     pub(super) fn make_ready(&mut self, queue: u32) {
-        let Self { plan, queues, keys, lanes, rings, .. } = self;
+        let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
         let quantum = lanes[lane].quantum(weight);
-        if keys[queues[queue].key].owed == queue {
+        if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -324,7 +311,7 @@ impl<W> Scheduler<W> {
         timers.note_stale(|at, due| is_live(requests, queues, at, due));
     }
 
-    fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
+    pub(super) fn redecide(&mut self, served: u32, affected: impl Fn(QueueState) -> bool) {
         let mut queue = served;
         loop {
             queue = self.queues[queue].sibling;
@@ -366,7 +353,7 @@ impl<W> Scheduler<W> {
         }
         self.queues[queue].state = QueueState::Idle;
         self.queues[queue].passed = 0;
-        if self.keys[self.queues[queue].key].owed == queue {
+        if self.queues[queue].owed {
             self.clear_owed(queue);
         }
     }
@@ -396,23 +383,29 @@ impl<W> Scheduler<W> {
 
     /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request.
     pub(super) fn count_outstanding(&mut self, queue: u32) {
-        let Self { plan, requests, queues, .. } = self;
+        let Self { plan, requests, queues, days, .. } = self;
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
-        for index in requests.indices() {
-            let request = &requests[index];
-            let counts = |kind| match request.stage {
-                Stage::Granted { .. } => true,
-                Stage::Running | Stage::Aborted => limit::counts_from_end(kind),
-                Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } | Stage::Refused { .. } => false,
-            };
-            if request.queue != queue {
-                continue;
-            }
-            let costs = request.costs.get();
-            for (spec, state) in own.iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec.kind)) {
-                state.owe(costs.of(spec.charge));
-            }
+        for index in requests.indices().filter(|&index| requests[index].queue == queue) {
+            let Request { stage, costs, .. } = &requests[index];
+            limits.for_all(own, days, costs.get(), |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
+        }
+    }
+
+    /// Counts what is outstanding anywhere, in limits that forgot it all.
+    pub(super) fn owe_all(&mut self) {
+        let indices: Vec<u32> = self.requests.indices().collect();
+        for index in indices {
+            let stage = self.requests[index].stage;
+            self.each_limit(index, |spec, state, cost| {
+                if stage.is_outstanding(spec.counts_from_end()) {
+                    state.owe(cost);
+                }
+            });
         }
     }
 

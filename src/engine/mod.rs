@@ -13,6 +13,8 @@ mod evict;
 mod lane;
 mod limit;
 mod line;
+mod live;
+mod owed;
 mod plan;
 mod queue;
 mod retry;

@@ -31,6 +31,14 @@ pub struct Plan {
     pub fair_by: Charge,
 }
 
+impl Plan {
+    /// The limits in a key's record that two rules draw on together, so that one may use up the other's room.
+    pub(super) fn common_key_limits(&self, rule: u16, other: u16) -> impl Iterator<Item = usize> {
+        let bounds = |rule: u16| self.rules[usize::from(rule)].key.iter().map(|bound| bound.limit);
+        bounds(rule).filter(move |limit| bounds(other).any(|also| also == *limit))
+    }
+}
+
 /// The position of a rule in its [`Plan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u16);
@@ -66,6 +74,8 @@ pub struct RulePlan {
     pub max_wait: Option<Nanos>,
     /// Starts nothing until it is resumed.
     pub paused: bool,
+    /// Gone from the rules: only keeps its place in the list.
+    pub removed: bool,
     /// What a failure costs and how long it waits.
     pub retry: RetryPolicy,
 }

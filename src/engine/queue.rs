@@ -55,6 +55,15 @@ impl Stage {
             Self::Running | Self::Aborted | Self::Refused { .. } => false,
         }
     }
+
+    /// Whether it is outstanding in a limit, which may let go only when attempts end.
+    pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
+        match self {
+            Self::Granted { .. } => true,
+            Self::Running | Self::Aborted => counts_from_end,
+            Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
+        }
+    }
 }
 
 /// Neighbours in a doubly linked list.
@@ -96,6 +105,20 @@ impl List {
             requests[prev].links.next = id
         }
         if next == NIL { self.tail = id } else { requests[next].links.prev = id }
+    }
+
+    /// Puts another list before this one.
+    pub(super) fn prepend<W>(&mut self, requests: &mut Slab<Request<W>>, other: Self) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        requests[other.tail].links.next = self.head;
+        requests[self.head].links.prev = other.tail;
+        self.head = other.head;
     }
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
@@ -141,8 +164,10 @@ pub(super) struct Queue {
     pub(super) ticket: i64,
     /// What it may still start in this turn.
     pub(super) credit: u64,
-    /// Starts of sibling queues since its own last start, while it waited.
+    /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
     pub(super) passed: u32,
+    /// The next room of the key in these limits is its own.
+    pub(super) owed: bool,
     pub(super) limits: LimitStates,
     /// The key's own numbers, where it has other ones than its rule.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
@@ -178,6 +203,7 @@ impl Queue {
             ticket: 0,
             credit: 0,
             passed: 0,
+            owed: false,
             limits: LimitStates::new(&plan.own),
             numbers: None,
         }
@@ -196,7 +222,7 @@ pub(super) struct KeyRecord {
     pub(super) hold: Instant,
     /// The first of its queues, or [`NIL`].
     pub(super) queues: u32,
-    /// The queue that the key's next room belongs to, or [`NIL`].
+    /// How many of its queues the next room is owed to. Those draw on different limits.
     pub(super) owed: u32,
     /// Requests of all its queues, in line and running.
     pub(super) busy: u32,
@@ -212,7 +238,7 @@ impl KeyRecord {
             tag,
             hold: Instant::ZERO,
             queues: NIL,
-            owed: NIL,
+            owed: 0,
             busy: 0,
             swept: false,
             limits: LimitStates::new(&plan.key_limits),

@@ -399,7 +399,8 @@ impl<W> Scheduler<W> {
 
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
     ///
-    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers.
+    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers. They
+    /// go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
     pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
         let now = self.tick(now);
         if !self.keys.contains(key.index, key.generation) {
@@ -408,11 +409,15 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let plan = &self.plan.rules[usize::from(rule.0)];
         let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
-        limits.change_to(Queue::own(old, plan), Queue::own(&numbers, plan), &self.days);
+        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);
+        // An idle key is not swept by the very turn that follows its news: its work comes next.
+        self.keys[key.index].busy += 1;
         self.dispatch(now);
+        self.keys[key.index].busy -= 1;
+        self.note_idle(now, key.index);
         true
     }
 
@@ -459,6 +464,26 @@ impl<W> Scheduler<W> {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
     }
 
+    /// Whether the key's record is still there.
+    #[must_use]
+    pub fn knows(&self, key: KeyId) -> bool {
+        self.keys.contains(key.index, key.generation)
+    }
+
+    /// Whether a key has its own numbers under a rule. False for a stale key.
+    #[must_use]
+    pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
+        self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| self.queues[queue].numbers.is_some())
+    }
+
+    /// The key that a request belongs to now: that of another key's record, if the two became one.
+    #[must_use]
+    pub fn key_of(&self, id: RequestId) -> Option<KeyId> {
+        let request = self.requests.get(id.index, id.generation)?;
+        let index = self.queues[request.queue].key;
+        Some(KeyId { index, generation: self.keys.generation(index) })
+    }
+
     /// Whom to wake, in order. Empty most of the time; the caller drains it.
     pub const fn take_wakes(&mut self) -> &mut Vec<W> {
         &mut self.wakes
@@ -484,16 +509,19 @@ impl<W> Scheduler<W> {
         if !self.keys.contains(key.index, key.generation) {
             return Err(Turned::StaleKey);
         }
+        if self.plan.rules[usize::from(rule.0)].removed {
+            return Err(Turned::RuleRemoved);
+        }
         let queue = self.queue_of(key.index, rule);
         let costs = Costs::new(entry.cost, entry.units);
         if !costs.is_plain() {
-            self.must_fit(queue, costs)?;
+            self.must_fit(queue, costs).map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
     }
 
-    /// Says if a request can never start because one of its limits never has room for it.
-    fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), Turned> {
+    /// What a request costs and what there is room for, if one of its limits never has room for it.
+    pub(super) fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let queue = &self.queues[queue];
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
@@ -501,7 +529,7 @@ impl<W> Scheduler<W> {
         for spec in Queue::own(&queue.numbers, rule).iter().chain(key).chain(shared) {
             let (cost, capacity) = (costs.of(spec.charge), limit::capacity(spec.kind));
             if cost > capacity {
-                return Err(Turned::CostTooHigh { cost, capacity });
+                return Err((cost, capacity));
             }
         }
         Ok(())

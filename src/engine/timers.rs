@@ -37,7 +37,7 @@ impl<T: Copy + Ord> Timers<T> {
     /// Takes the earliest entry out if it is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         let due = self.peek().filter(|&(at, _)| at <= now)?;
-        self.heap.pop();
+        self.pop();
         Some(due)
     }
 
@@ -47,7 +47,7 @@ impl<T: Copy + Ord> Timers<T> {
             if is_live(at, target) {
                 return;
             }
-            self.heap.pop();
+            self.pop();
             self.stale = self.stale.saturating_sub(1);
         }
         self.stale = 0;
@@ -60,6 +60,15 @@ impl<T: Copy + Ord> Timers<T> {
             self.heap.retain(|&Reverse((at, _, target))| is_live(at, target));
             self.heap.shrink_to(self.heap.len() * 2);
             self.stale = 0;
+        }
+    }
+
+    /// What a crowd needed is given back once most of it is gone.
+    fn pop(&mut self) {
+        self.heap.pop();
+        let (len, capacity) = (self.heap.len(), self.heap.capacity());
+        if capacity > SMALL && len < capacity / 8 {
+            self.heap.shrink_to(len * 2);
         }
     }
 }
@@ -90,5 +99,17 @@ mod tests {
         assert!(timers.heap.len() <= SMALL + 1, "{} entries for one live one", timers.heap.len());
         timers.trim(|_, _| false);
         assert_eq!(timers.peek(), None);
+    }
+
+    #[test]
+    fn a_crowd_that_is_gone_leaves_no_room_behind() {
+        let mut timers = Timers::new();
+        for number in 0..100_000_u32 {
+            timers.push(Instant::from_millis(u64::from(number)), number);
+        }
+        for number in 0..100_000_u32 {
+            assert_eq!(timers.pop_due(Instant::NEVER), Some((Instant::from_millis(u64::from(number)), number)));
+        }
+        assert!(timers.heap.capacity() <= SMALL, "room for {} entries is left", timers.heap.capacity());
     }
 }

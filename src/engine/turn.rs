@@ -19,7 +19,7 @@ const PER_TURN: usize = 64;
 const DUE_PER_TURN: usize = 1_024;
 
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
-enum Gate {
+pub(super) enum Gate {
     Open,
     /// The limits have room, but not for as costly a request as this.
     TooCostly,
@@ -30,7 +30,7 @@ enum Gate {
 }
 
 /// Why the first request of a queue may not start.
-enum Refusal {
+pub(super) enum Refusal {
     /// Not before this instant.
     Until(Instant),
     /// Not before an event of its key.
@@ -41,7 +41,7 @@ enum Refusal {
 
 /// Whose costs are asked for.
 #[derive(Clone, Copy)]
-enum Whose<'a> {
+pub(super) enum Whose<'a> {
     /// Those of a queue's first request.
     First(u32),
     /// Those of a request that is not in the machine.
@@ -49,7 +49,7 @@ enum Whose<'a> {
 }
 
 impl<'a> Whose<'a> {
-    fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
+    pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
             Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
             Self::New(costs) => costs,
@@ -273,7 +273,7 @@ impl<W> Scheduler<W> {
     /// Asks everything about a rule that is not the key's own affair: pause, holds, shared limits, pace.
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
-    fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
+    pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
         let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
@@ -303,15 +303,12 @@ impl<W> Scheduler<W> {
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
+        self.leave_what_is_owed(now, id, whose)?;
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
-        let is_owed = key.owed == id;
-        if key.owed != NIL && !is_owed {
-            return Err(Refusal::Event);
-        }
         let hold = not_before.max(queue.hold).max(key.hold);
         if hold > now {
             return Err(Refusal::Until(hold));
@@ -321,44 +318,27 @@ impl<W> Scheduler<W> {
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
-        let waived = waived || is_owed;
+        let waived = waived || queue.owed;
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
             let due = pace_due(&rule.key_pace, &key.clocks, costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
         }
-        let passed = queue.passed;
-        if is_owed || self.patience(id).is_some_and(|need| passed >= need) {
+        let (passed, owed) = (queue.passed, queue.owed);
+        if (owed || self.patience(id).is_some_and(|need| passed >= need)) && self.waits_for_siblings(now, id, of_key) {
             return Err(Refusal::Passed(of_key));
         }
         Err(Refusal::from(of_key))
     }
 
-    /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
-    fn patience(&self, id: u32) -> Option<u32> {
-        let lane_of = |queue: &Queue| self.plan.rules[usize::from(queue.rule)].lane;
-        let lane = lane_of(&self.queues[id]);
-        let mut sibling = self.queues[id].sibling;
-        while sibling != id {
-            let record = &self.queues[sibling];
-            if !record.waiting.is_empty() && lane_of(record) < lane {
-                return self.lanes[lane].patience();
-            }
-            sibling = record.sibling;
-        }
-        Some(1)
-    }
-
     /// Moves a queue that may not start out of its ring.
     fn demote(&mut self, id: u32, refusal: Refusal) {
         self.leave_ring(id);
-        let key = self.queues[id].key;
-        let was_owed = self.keys[key].owed == id;
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event => self.queues[id].state = QueueState::Blocked,
             Refusal::Passed(ask) => {
-                self.keys[key].owed = id;
+                self.owe(id);
                 match ask {
                     Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),
                     Ask::Room | Ask::Busy => self.queues[id].state = QueueState::Blocked,
@@ -366,7 +346,7 @@ impl<W> Scheduler<W> {
                 return;
             }
         }
-        if was_owed {
+        if self.queues[id].owed {
             // Something other than the key's room stops it: its siblings need not wait for that.
             self.clear_owed(id);
         }
@@ -399,7 +379,7 @@ impl<W> Scheduler<W> {
         } else if queue.credit < self.cost_of_turn(id) {
             self.next_round(id);
         }
-        if self.keys[self.queues[id].key].owed == id {
+        if self.queues[id].owed {
             self.clear_owed(id);
         }
     }
@@ -431,28 +411,6 @@ impl<W> Scheduler<W> {
         let credit = queues[id].credit + lanes[lane].quantum(weight);
         lanes[lane].unlink(&mut rings[rule], queues, id);
         lanes[lane].push_back(&mut rings[rule], queues, id, credit);
-    }
-
-    /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
-    /// use the room now.
-    fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
-        let key = self.queues[id].key;
-        if self.keys[key].owed != id || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
-            return false;
-        }
-        let mut sibling = self.queues[id].sibling;
-        while sibling != id {
-            let record = &self.queues[sibling];
-            let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.state == QueueState::Blocked
-                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
-            {
-                self.clear_owed(id);
-                return true;
-            }
-            sibling = next;
-        }
-        false
     }
 
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
@@ -505,6 +463,10 @@ impl<W> Scheduler<W> {
                 break;
             }
             self.leases.pop_front();
+        }
+        let (len, capacity) = (self.leases.len(), self.leases.capacity());
+        if capacity > PER_TURN && len < capacity / 8 {
+            self.leases.shrink_to(len * 2);
         }
         let Self { timers, deadlines, requests, queues, .. } = self;
         timers.trim(|at, due| is_live(requests, queues, at, due));

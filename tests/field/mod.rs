@@ -1,14 +1,15 @@
 //! Requests that act by a script and write down when they start, on tokio's paused clock.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 #[path = "../diary/mod.rs"]
 mod diary;
+pub(crate) mod life;
 #[path = "../harness/rng.rs"]
 mod rng;
 
 use std::time::Duration;
 
-use request_balancer::{Attempt, Balancer, Error, Failure, Key, Outcome, Request, Retry};
+use request_balancer::{Attempt, Balancer, Error, Failure, Key, Outcome, Retry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -151,11 +152,6 @@ impl Field {
     pub(crate) fn assert_quiet(&self) {
         assert_quiet(&self.balancer);
     }
-}
-
-/// A request whose retries are exact.
-pub(crate) fn exact(request: Request<'_>) -> Request<'_> {
-    request.retry(Retry::new().jitter(0.0))
 }
 
 /// Nothing waits and nothing runs.

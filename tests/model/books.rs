@@ -83,8 +83,8 @@ pub(crate) struct Books {
     pub(crate) closed: bool,
     pub(crate) now: u64,
     pub(crate) grants: u64,
-    /// When the last request left.
-    pub(crate) last_left: u64,
+    /// When a key was last used.
+    pub(crate) key_used: BTreeMap<u64, u64>,
 }
 
 impl Books {
@@ -101,7 +101,7 @@ impl Books {
             closed: false,
             now: 0,
             grants: 0,
-            last_left: 0,
+            key_used: BTreeMap::new(),
             spec: spec.clone(),
         }
     }
@@ -149,6 +149,11 @@ impl Books {
         self.queue(rule, key)
             .filter(|&number| self.requests[number].stage == Stage::Granted)
             .min_by_key(|&number| self.requests[number].granted)
+    }
+
+    /// Whether a queue has requests of which it is not certain that they were granted.
+    pub(crate) fn perhaps_granted(&self, rule: usize, key: u64) -> bool {
+        self.queue(rule, key).any(|number| self.requests[number].stage == Stage::Perhaps)
     }
 
     /// Sum of costs that were granted and did not start yet, as far as a limit is concerned.
@@ -287,6 +292,22 @@ impl Books {
         }
     }
 
+    /// From now on it is not certain whether a request was granted.
+    pub(crate) fn perhaps(&mut self, number: usize) {
+        self.grants += 1;
+        self.requests[number].stage = Stage::Perhaps;
+        self.requests[number].granted = self.grants;
+    }
+
+    /// A request that is granted now must not have any obstacle.
+    pub(crate) fn nothing_in_the_way(&self, number: usize) -> Result<(), Wrong> {
+        let obstacles = self.obstacles(number, false);
+        if obstacles.is_empty() {
+            return Ok(());
+        }
+        Err(format!("#{number} granted despite {}", self.words(&obstacles)))
+    }
+
     /// A request was granted: it must have been its turn in its queue, and nothing may stand in its way.
     ///
     /// `is_first`: it may claim at once.
@@ -298,10 +319,7 @@ impl Books {
             if let Some(passed) = before.into_iter().find(|&other| self.is_queued(&self.requests[other])) {
                 return Err(format!("#{number} granted before #{passed} of its queue"));
             }
-            let obstacles = self.obstacles(number, false);
-            if !obstacles.is_empty() {
-                return Err(format!("#{number} granted despite {}", self.words(&obstacles)));
-            }
+            self.nothing_in_the_way(number)?;
         }
         self.grants += 1;
         let grants = self.grants;
@@ -358,7 +376,7 @@ impl Books {
 
     /// A request left, wherever it stood.
     pub(crate) fn left(&mut self, number: usize, stage: Stage) {
-        self.last_left = self.now;
+        self.key_used.insert(self.requests[number].entry.key, self.now);
         let request = &mut self.requests[number];
         request.stage = stage;
         request.lease = None;

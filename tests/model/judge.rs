@@ -149,7 +149,7 @@ impl Books {
             let theirs = &self.requests[*other].entry;
             let their_lane = self.spec.rules[theirs.rule].lane;
             // The key's next room may be owed to a sibling that cannot use it yet.
-            let owed = theirs.key == entry.key && !obstacles.is_empty();
+            let owed = theirs.key == entry.key && (!obstacles.is_empty() || self.is_paced(theirs.rule));
             // A costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
             // draw on. Later there may be room for less than it costs.
             let costly = theirs.cost > 1

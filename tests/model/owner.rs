@@ -10,9 +10,13 @@ use request_balancer::engine::{
 
 use super::books::{Books, Request, Stage, Wrong};
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
+use super::spec::MS;
 
 /// Turns in one instant after which the machine is said to run in circles.
 const CIRCLES: usize = 2_000;
+
+/// A key's record without work is gone so long after its last window and hold.
+const KEPT: u64 = 2_000 * MS;
 
 pub(crate) struct Owner {
     pub(crate) scheduler: Scheduler<usize>,
@@ -196,7 +200,7 @@ impl Owner {
         };
         let too_costly = self.books.can_never_fit(rule, entry.cost, None);
         let right = match entered {
-            Err(Turned::StaleKey) => false,
+            Err(Turned::StaleKey | Turned::RuleRemoved) => false,
             Err(Turned::Closed) => self.books.closed,
             Err(Turned::CostTooHigh { capacity, .. }) => {
                 !self.books.closed && self.books.can_never_fit(rule, entry.cost, Some(capacity.into()))
@@ -271,13 +275,10 @@ impl Owner {
 
     /// It was told to wait: it stands in its queue, or behind another grant of it.
     fn waits(&mut self, number: usize) {
-        let request = &mut self.books.requests[number];
-        if request.stage == Stage::Queued {
-            request.stage = Stage::Perhaps;
-            self.books.grants += 1;
-            request.granted = self.books.grants;
+        if self.books.requests[number].stage == Stage::Queued {
+            self.books.perhaps(number);
         }
-        let _unknown = self.scheduler.set_waker(request.id, number);
+        let _unknown = self.scheduler.set_waker(self.books.requests[number].id, number);
     }
 
     fn granted(&mut self, number: usize) -> Result<(), Wrong> {
@@ -320,7 +321,8 @@ impl Owner {
                 let _unknown = self.scheduler.set_waker(request.id, number);
             }
             (Claim::Waiting, Stage::Granted)
-                if self.books.first_granted(request.entry.rule, request.entry.key) != Some(number) =>
+                if self.books.first_granted(request.entry.rule, request.entry.key) != Some(number)
+                    || self.books.perhaps_granted(request.entry.rule, request.entry.key) =>
             {
                 let _unknown = self.scheduler.set_waker(request.id, number);
             }
@@ -467,10 +469,14 @@ impl Owner {
         }
         let steps_out = scope == Some(Scope::Request) || (scope.is_none() && !self.books.spec.rules[rule].ordered);
         let request = &mut self.books.requests[number];
-        request.stage = if steps_out { Stage::Out(until) } else { Stage::Perhaps };
         request.not_before = if scope.is_none() && !steps_out { until } else { 0 };
         request.since = now;
         request.deadline = deadline;
+        if steps_out && until > now {
+            request.stage = Stage::Out(until);
+        } else {
+            self.books.perhaps(number);
+        }
         self.settled()?;
         // It has no waker yet: it may have been granted again already.
         if matches!(self.books.requests[number].stage, Stage::Perhaps | Stage::Out(_) | Stage::Queued) {
@@ -486,14 +492,12 @@ impl Owner {
         match self.scheduler.claim(at(now), id) {
             Claim::Started { .. } if stage == Stage::Granted => self.started(number)?,
             Claim::Started { .. } => {
-                self.books.requests[number].stage = Stage::Queued;
-                self.granted(number)?;
+                self.books.nothing_in_the_way(number)?;
+                self.books.granted(number, true)?;
                 self.started(number)?;
                 self.books.advance();
             }
-            Claim::Waiting => {
-                self.waits(number);
-            }
+            Claim::Waiting => self.waits(number),
             Claim::Refused { why: Why::MaxWait, .. }
                 if self.books.requests[number].deadline.is_some_and(|deadline| deadline <= now) =>
             {
@@ -508,10 +512,12 @@ impl Owner {
 
     fn withdraw(&mut self, number: usize) -> Result<(), Wrong> {
         self.scheduler.withdraw(at(self.books.now), self.books.requests[number].id);
-        if self.books.requests[number].stage != Stage::Gone {
-            self.books.ended(number);
-            self.answered(number);
+        if self.books.requests[number].stage == Stage::Gone {
+            // Unknown to the machine: nothing happened.
+            return self.wakes();
         }
+        self.books.ended(number);
+        self.answered(number);
         self.settled()
     }
 
@@ -553,6 +559,7 @@ impl Owner {
     /// The record of a key.
     fn key(&mut self, key: u64) -> KeyId {
         let Self { keys, scheduler, books, .. } = self;
+        books.key_used.insert(key, books.now);
         *keys.entry(key).or_insert_with(|| scheduler.add_key(at(books.now), key))
     }
 
@@ -608,12 +615,6 @@ impl Owner {
         if snapshot.keys != 0 || !self.keys.is_empty() {
             return Err(format!("{} keys kept", snapshot.keys));
         }
-        let latest = self.books.keys().filter_map(|key| self.books.free_at(key)).max().unwrap_or(0);
-        let used = self.books.attempts.iter().filter_map(|attempt| attempt.end).max().unwrap_or(0);
-        let latest = latest.max(used).max(self.books.last_left);
-        if self.books.now > latest + 2_000_000_000 {
-            return Err(format!("keys kept until {}, free at {latest}", self.books.now));
-        }
         Ok(())
     }
 
@@ -624,6 +625,10 @@ impl Owner {
         self.books.counts(&snapshot)?;
         for (&key, &id) in &self.keys {
             self.books.key_counts(key, &self.scheduler.key_snapshot(now, id))?;
+            let used = self.books.key_used.get(&key).copied().unwrap_or(0);
+            if self.books.free_at(key).is_some_and(|free| self.books.now > free.max(used) + KEPT) {
+                return Err(format!("key {key} kept, used at {used}, free at {:?}", self.books.free_at(key)));
+            }
         }
         self.books.nobody_waits_for_nothing(&snapshot)
     }

@@ -4,6 +4,8 @@
 //! looked up again when it ends. A limit's state is the day that it counts, so that the first question of a new day finds
 //! it empty. A start counts on the day of its claim.
 
+use std::cmp::Ordering;
+
 use super::Ask;
 use crate::engine::time::Instant;
 use crate::engine::zone::{Day, Zone};
@@ -47,6 +49,13 @@ impl Days {
         for (zone, day) in &mut self.zones {
             *day = zone.day(unix);
         }
+    }
+
+    /// The same wall clock for other zones.
+    pub(crate) fn of(&self, now: Instant, zones: &[Zone]) -> Self {
+        let mut days = Self::new(zones);
+        days.set(now, self.epoch.saturating_add(now.as_nanos().into()));
+        days
     }
 
     /// Time went on.
@@ -130,6 +139,17 @@ impl Calendar {
             0 => Ask::Room,
             days => Ask::At(spec.days.midnight(spec.zone, days)),
         }
+    }
+
+    /// Counts what another state of the same numbers knows and has outstanding, too.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        match self.day.cmp(&other.day) {
+            Ordering::Less => (self.day, self.used) = (other.day, other.used),
+            Ordering::Equal => self.used = self.used.saturating_add(other.used),
+            Ordering::Greater => {}
+        }
+        self.outstanding += other.outstanding;
+        self.latest = self.latest.max(other.latest);
     }
 
     /// The starts that it knows, all counted as the last of them.

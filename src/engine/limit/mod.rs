@@ -134,6 +134,16 @@ impl LimitState {
         }
     }
 
+    /// Counts what another state of the same limit knows and has outstanding, too.
+    fn merge(&mut self, now: Instant, other: &Self) {
+        match (self, other) {
+            (Self::Window(window), Self::Window(other)) => window.merge(other),
+            (Self::Gcra(gcra), Self::Gcra(other)) => gcra.merge(now, other),
+            (Self::Calendar(calendar), Self::Calendar(other)) => calendar.merge(other),
+            (Self::Window(_) | Self::Gcra(_) | Self::Calendar(_), _) => unreachable!("two states of one limit differ"),
+        }
+    }
+
     /// Takes over what other limits know of past starts.
     fn take_over<'a>(&mut self, spec: Spec<'_>, known: impl Iterator<Item = (Spec<'a>, &'a Self)>) {
         let mut longest = (Nanos::ZERO, Vec::new());
@@ -271,12 +281,19 @@ impl LimitStates {
 
     /// Goes over to other numbers; nothing is outstanding afterwards. What is known of past starts counts on: the starts
     /// of the longest window, and what spacing and buckets are owed.
-    pub(crate) fn change_to(&mut self, old: &[LimitSpec], new: &[LimitSpec], days: &Days) {
+    pub(crate) fn change_to(&mut self, (old, old_days): (&[LimitSpec], &Days), (new, days): (&[LimitSpec], &Days)) {
         let before = std::mem::replace(self, Self::new(new));
         for (spec, state) in new.iter().zip(self.as_mut_slice()) {
             let alike = old.iter().zip(before.as_slice()).filter(|(old, _)| old.charge == spec.charge);
-            let known = alike.map(|(old, state)| (Spec::new(old.kind, days), state));
+            let known = alike.map(|(old, state)| (Spec::new(old.kind, old_days), state));
             state.take_over(Spec::new(spec.kind, days), known);
+        }
+    }
+
+    /// Counts what other states of the same limits know and have outstanding, too.
+    pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
+        for (state, other) in self.as_mut_slice().iter_mut().zip(other.as_slice()) {
+            state.merge(now, other);
         }
     }
 

@@ -20,6 +20,11 @@ impl PaceClock {
         self.due
     }
 
+    /// The later of two clocks.
+    pub(crate) fn later(self, other: Self) -> Self {
+        Self { due: self.due.max(other.due) }
+    }
+
     /// A paced request of this cost was granted.
     pub(crate) fn charge(&mut self, now: Instant, interval: Nanos, cost: u32) {
         let base = self.due.max(now.saturating_sub(Self::CATCH_UP));

@@ -130,6 +130,18 @@ impl Gcra {
         }
     }
 
+    /// Counts what another state of the same numbers is owed and has outstanding, too.
+    pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
+        self.outstanding += other.outstanding;
+        let due = match (self.word.due(), other.word.due()) {
+            (Some(one), Some(other)) => Some(one.max(other).saturating_add(one.min(other).since(now))),
+            (one, other) => one.or(other),
+        };
+        if let Some(due) = due {
+            self.word.0.set(due.as_nanos());
+        }
+    }
+
     /// When nothing is left of it. `None` while something is outstanding.
     pub(crate) fn free_at(&self) -> Option<Instant> {
         (self.outstanding == 0).then(|| self.word.due().unwrap_or(Instant::ZERO))

@@ -27,6 +27,14 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// Whether the limit lets go only when attempts end.
+    pub(crate) const fn counts_from_end(self) -> bool {
+        match self {
+            Self::Window(spec) => matches!(spec.anchor, Anchor::End),
+            Self::Gcra(_) | Self::Calendar(_) => false,
+        }
+    }
+
     pub(super) fn window(self) -> window::Spec {
         match self {
             Self::Window(spec) => spec,

@@ -154,6 +154,18 @@ impl Window {
         }
     }
 
+    /// Counts what another window of the same numbers knows and has outstanding, too.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let mut starts = self.starts();
+        starts.extend(other.starts());
+        starts.sort_by_key(|&(at, _)| at);
+        self.log = Log::Empty;
+        for (at, cost) in starts {
+            self.log.push(at, cost);
+        }
+        self.outstanding += other.outstanding;
+    }
+
     /// When nothing is left of it. `None` while something is outstanding.
     pub(crate) fn free_at(&self, spec: Spec) -> Option<Instant> {
         (self.outstanding == 0).then(|| self.log.newest().map_or(Instant::ZERO, |at| at.saturating_add(spec.period)))

@@ -126,6 +126,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         match why {
             Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start(known.record) },
             Why::Displaced => Refused::Displaced,
+            Why::RuleRemoved => Refused::RuleRemoved,
+            Why::CostTooHigh { cost, capacity } => Refused::CostTooHigh { cost, capacity },
             Why::Closed => Refused::Closed,
             Why::Aborted => Refused::Aborted,
         }

@@ -1,0 +1,149 @@
+//! What is owed among the queues of one key.
+//!
+//! A queue that is refused only because its siblings used up the key's room would be refused for ever beside one that is
+//! always quicker. So each start of a sibling while it waits is counted, and once they are enough, the key's next room is
+//! its own: the siblings that draw on the same limits leave it to it, and it goes to the front of its ring.
+
+use super::cost::Costs;
+use super::limit::{Ask, Spec};
+use super::plan::LimitSpec;
+use super::queue::{Queue, QueueState};
+use super::scheduler::Scheduler;
+use super::time::Instant;
+use super::turn::{Gate, Refusal, Whose};
+
+impl<W> Scheduler<W> {
+    /// A request of the queue was granted: its waiting siblings that draw on the same limits of the key were passed once
+    /// more.
+    pub(super) fn note_passed(&mut self, queue: u32) {
+        let Self { plan, queues, .. } = self;
+        queues[queue].passed = 0;
+        let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
+        while sibling != queue {
+            let record = &mut queues[sibling];
+            if !record.waiting.is_empty() && plan.common_key_limits(record.rule, rule).next().is_some() {
+                record.passed += 1;
+            }
+            sibling = record.sibling;
+        }
+    }
+
+    /// The key's next room is owed to a queue from now on.
+    pub(super) fn owe(&mut self, queue: u32) {
+        let Self { queues, keys, .. } = self;
+        let record = &mut queues[queue];
+        if !record.owed {
+            record.owed = true;
+            keys[record.key].owed += 1;
+        }
+    }
+
+    /// The key's next room is nobody's in particular any more: its queues decide anew.
+    pub(super) fn clear_owed(&mut self, queue: u32) {
+        let Self { queues, keys, .. } = self;
+        let record = &mut queues[queue];
+        record.owed = false;
+        keys[record.key].owed -= 1;
+        self.redecide(queue, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
+    }
+
+    /// Refuses what would take the room that is owed to a sibling.
+    pub(super) fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
+        let Self { plan, requests, queues, keys, days, .. } = self;
+        let queue = &queues[id];
+        let key = &mut keys[queue.key];
+        if key.owed == 0 || queue.owed {
+            return Ok(());
+        }
+        let costs = whose.costs(requests, queues);
+        let states = key.limits.as_mut_slice();
+        let mut both = Ask::Room;
+        let mut sibling = queue.sibling;
+        while sibling != id {
+            let record = &queues[sibling];
+            if record.owed {
+                let owed = Whose::First(sibling).costs(requests, queues);
+                for limit in plan.common_key_limits(record.rule, queue.rule) {
+                    let LimitSpec { kind, charge, .. } = plan.key_limits[limit];
+                    let (own, owed) = (costs.of(charge), owed.of(charge));
+                    if own == 0 || owed == 0 {
+                        continue;
+                    }
+                    if states[limit].ask(Spec::new(kind, days), now, owed, 0) != Ask::Room {
+                        // It waits for this one, and the next room in it is its own.
+                        return Err(Refusal::Event);
+                    }
+                    both = both.and(states[limit].ask(Spec::new(kind, days), now, own.saturating_add(owed), 0));
+                }
+            }
+            sibling = record.sibling;
+        }
+        if both == Ask::Room { Ok(()) } else { Err(Refusal::from(both)) }
+    }
+
+    /// Whether siblings draw on every limit of the key that makes a queue wait until `decided`: then they may have used
+    /// up its room, and their waiting helps.
+    pub(super) fn waits_for_siblings(&mut self, now: Instant, id: u32, decided: Ask) -> bool {
+        let Self { plan, requests, queues, keys, days, .. } = self;
+        let queue = &queues[id];
+        let costs = Whose::First(id).costs(requests, queues);
+        let rule = &plan.rules[usize::from(queue.rule)];
+        let states = &mut keys[queue.key].limits;
+        rule.key.iter().all(|bound| {
+            let answer = states.ask_refs(&plan.key_limits, std::slice::from_ref(bound), days, now, costs, queue.owed);
+            if answer.and(decided) != answer {
+                return true;
+            }
+            let mut sibling = queue.sibling;
+            while sibling != id {
+                let record = &queues[sibling];
+                let other = &plan.rules[usize::from(record.rule)];
+                if other.key.iter().any(|also| also.limit == bound.limit) {
+                    return true;
+                }
+                sibling = record.sibling;
+            }
+            false
+        })
+    }
+
+    /// How many starts of its siblings a queue lets pass before the key's next room is owed to it.
+    pub(super) fn patience(&self, id: u32) -> Option<u32> {
+        let lane_of = |queue: &Queue| self.plan.rules[usize::from(queue.rule)].lane;
+        let queue = &self.queues[id];
+        let lane = lane_of(queue);
+        let mut sibling = queue.sibling;
+        while sibling != id {
+            let record = &self.queues[sibling];
+            if !record.waiting.is_empty()
+                && lane_of(record) < lane
+                && self.plan.common_key_limits(record.rule, queue.rule).next().is_some()
+            {
+                return self.lanes[lane].patience();
+            }
+            sibling = record.sibling;
+        }
+        Some(1)
+    }
+
+    /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
+    /// use the room now.
+    pub(super) fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
+        if !self.queues[id].owed || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
+            return false;
+        }
+        let mut sibling = self.queues[id].sibling;
+        while sibling != id {
+            let record = &self.queues[sibling];
+            let (rule, next) = (usize::from(record.rule), record.sibling);
+            if record.state == QueueState::Blocked
+                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
+            {
+                self.clear_owed(id);
+                return true;
+            }
+            sibling = next;
+        }
+        false
+    }
+}

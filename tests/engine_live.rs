@@ -1,0 +1,143 @@
+//! Other rules, and keys that turn out to be one, while requests wait and run.
+
+mod world;
+
+use std::sync::Arc;
+
+use request_balancer::Rules;
+use request_balancer::engine::{Claim, Entry, Target, Why};
+use world::{Manner, World, ms};
+
+fn replace(world: &mut World, rules: &str) {
+    let rules: Rules = rules.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let old = Arc::clone(world.scheduler.plan());
+    let new = Arc::unwrap_or_clone(rules.plan()).succeeding(&old);
+    world.scheduler.replace(world.now, Arc::new(new));
+    world.turn();
+}
+
+#[test]
+fn fr_134_a_longer_period_counts_the_starts_that_are_known() {
+    let mut world = World::new("[rules]\na = '1/1s'");
+    world.enqueue_many("a", 1, 10);
+    world.turn();
+    world.run_until(5_500);
+    replace(&mut world, "[rules]\na = '1/10s'");
+    world.run_until(60_000);
+    assert_eq!(world.starts("a", 1), [0, 1_000, 2_000, 3_000, 4_000, 5_000, 15_000, 25_000, 35_000, 45_000]);
+}
+
+#[test]
+fn fr_136_a_raised_count_is_used_at_once() {
+    let mut world = World::new("[rules]\na = '10/1s'");
+    world.enqueue_many("a", 1, 30);
+    world.turn();
+    world.run_until(500);
+    replace(&mut world, "[rules]\na = '12/1s'");
+    world.run_until(60_000);
+    let starts = world.starts("a", 1);
+    assert_eq!(starts[..12], [[0; 10].as_slice(), &[500; 2]].concat());
+    assert_eq!(starts[12..22], [1_000; 10]);
+    assert_eq!(starts[22..24], [1_500; 2]);
+}
+
+#[test]
+fn what_waits_under_a_removed_rule_is_refused_and_what_runs_finishes() {
+    let mut world = World::new("concurrency = 2\n[rules]\na = {}\nb = {}");
+    let runs = world.enter_as("a", 1, Manner::Runs, Entry::default());
+    let other = world.enter_as("b", 1, Manner::Runs, Entry::default());
+    let waits = world.enqueue_as("a", 1, Manner::Zombie, Entry::default());
+    let later = world.enqueue("b", 2);
+    replace(&mut world, "concurrency = 2\n[rules]\nb = {}\nc = {}");
+    assert!(matches!(world.claim(waits), Claim::Refused { why: Why::RuleRemoved, .. }));
+    assert_eq!(world.scheduler.snapshot(world.now).in_flight, 2);
+    // What runs under the removed rule still takes a place of all.
+    world.run_until(1_000);
+    assert_eq!(world.starts_of(later), [] as [u64; 0]);
+    world.finish(runs);
+    assert_eq!(world.starts_of(later), [1_000]);
+    world.finish(other);
+    assert_eq!(world.scheduler.snapshot(world.now).in_flight, 0);
+    let fresh = world.enter("c", 1);
+    assert_eq!(world.starts_of(fresh), [1_000]);
+}
+
+#[test]
+fn a_rule_that_comes_back_has_its_old_place() {
+    let mut world = World::new("[rules]\na = {}\nb = {}");
+    let before = world.rule("b");
+    replace(&mut world, "[rules]\na = {}");
+    replace(&mut world, "[rules]\nb = '1/1s'\na = {}");
+    assert_eq!(world.rule("b"), before);
+    world.enter("b", 1);
+    let second = world.enter("b", 1);
+    world.run_until(2_000);
+    assert_eq!(world.starts_of(second), [1_000]);
+}
+
+#[test]
+fn a_request_that_fits_no_more_is_refused() {
+    let mut world = World::new("[rules]\na = '10/1s'");
+    let first = world.enter_as("a", 1, Manner::Prompt, Entry { cost: 8, ..Entry::default() });
+    let waits = world.enter_as("a", 1, Manner::Zombie, Entry { cost: 8, ..Entry::default() });
+    assert_eq!(world.starts_of(first), [0]);
+    replace(&mut world, "[rules]\na = '5/1s'");
+    assert!(matches!(world.claim(waits), Claim::Refused { why: Why::CostTooHigh { cost: 8, capacity: 5 }, .. }));
+}
+
+#[test]
+fn a_new_priority_puts_a_queue_last_in_its_new_lane() {
+    let rules = |b: u32| {
+        format!(
+            "overall = '1/1s'\n[rules]\na = {{}}\nb = {{ priority = {b} }}\nc = {{ priority = 2 }}\n[lanes.2]\nshare = 0\npace = false"
+        )
+    };
+    let mut world = World::new(&rules(1));
+    world.enqueue_many("a", 1, 3);
+    world.enqueue_many("b", 2, 3);
+    world.enqueue_many("c", 3, 1);
+    replace(&mut world, &rules(2));
+    world.run_until(10_000);
+    assert_eq!(world.starts("a", 1), [0, 1_000, 2_000]);
+    assert_eq!(world.starts("c", 3).len(), 1);
+    assert_eq!(world.starts("b", 2).len(), 3);
+    assert!(world.starts("b", 2)[0] >= 3_000);
+}
+
+#[test]
+fn fr_177_two_keys_that_are_one_share_budget_and_queue() {
+    let mut world = World::new("[rules]\ngroup = '20/60s'");
+    for _ in 0..18 {
+        world.enter("group", 1);
+    }
+    let hold = world.key(1);
+    world.scheduler.hold(world.now, Target::Queue(world.rule("group"), hold), ms(1));
+    let of_a = world.enqueue_many("group", 1, 3);
+    let of_b = world.enqueue_many("group", 2, 2);
+    let (a, b) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, a, b));
+    assert!(!world.scheduler.alias(world.now, a, b), "the first key is gone");
+    world.turn();
+    world.run_until(70_000);
+    assert_eq!(world.order[18..], [of_a.as_slice(), &of_b].concat());
+    assert_eq!((world.starts_of(of_a[0]), world.starts_of(of_a[1])), ([1].as_slice(), [1].as_slice()));
+    assert_eq!(world.starts_of(of_a[2]), [60_000]);
+    assert_eq!(world.starts_of(of_b[1]), [60_000]);
+}
+
+#[test]
+fn what_runs_under_either_key_counts_for_both() {
+    let mut world = World::new("key_concurrency = 2");
+    let one = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    let other = world.enter_as("default", 2, Manner::Runs, Entry::default());
+    let (a, b) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, a, b));
+    let next = world.enter("default", 2);
+    assert_eq!(world.starts_of(next), [] as [u64; 0]);
+    assert_eq!(world.scheduler.key_snapshot(world.now, b).in_flight, 2);
+    world.run_until(10);
+    world.finish(one);
+    assert_eq!(world.starts_of(next), [10]);
+    world.finish(other);
+    assert_eq!(world.scheduler.key_snapshot(world.now, b), Default::default());
+}
