@@ -258,7 +258,9 @@ impl World {
             };
             match entered {
                 Err(Turned::StaleKey) => drop(keys.remove(&key)),
-                Err(Turned::QueueFull { .. } | Turned::CostTooHigh { .. } | Turned::Closed) => return,
+                Err(Turned::QueueFull { .. } | Turned::CostTooHigh { .. } | Turned::Closed | Turned::RuleRemoved) => {
+                    return;
+                }
                 Ok(entered) => break entered,
             }
         };
