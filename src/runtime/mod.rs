@@ -15,7 +15,10 @@ mod place;
 mod request;
 mod run;
 mod shared;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod snapshot;
+mod sync;
 mod ticket;
 
 pub use attempt::Attempt;

@@ -1,8 +1,8 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use arc_swap::ArcSwap;
@@ -15,6 +15,7 @@ use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
 use super::live::{Live, Numbers};
+use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::{errands, nesting};
 use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
