@@ -21,3 +21,8 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
     Run, Snapshot, Target, Ticket,
 };
+
+/// The README's example is compiled and run like any other.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
