@@ -11,6 +11,9 @@ const OTHER_CLOCK: Nanos = Nanos::from_secs(1);
 
 const DAY: Nanos = Nanos::from_secs(86_400);
 
+/// The engine's time when a clock is made: ten years after its epoch, so that starts of earlier runs have instants, too.
+pub(crate) const BEGIN: Instant = Instant::from_millis(10 * 365 * 86_400_000);
+
 /// Reads tokio's clock in the engine's unit. Never goes backwards, so it must be read in the order of its use: inside
 /// the lock that it stands behind.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { anchor: TokioInstant::now(), base: Instant::ZERO, latest: Instant::ZERO }
+        Self { anchor: TokioInstant::now(), base: BEGIN, latest: BEGIN }
     }
 
     /// The engine's time now.

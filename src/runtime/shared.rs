@@ -8,7 +8,7 @@ use std::task::Waker;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
-use super::clock::Clock;
+use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
@@ -68,7 +68,7 @@ impl Shared {
             || plan.rules.iter().any(|rule| anchored(&rule.own));
         Self {
             state: Mutex::new(State {
-                machine: Scheduler::new(Arc::clone(&plan)),
+                machine: Scheduler::beginning_at(BEGIN, Arc::clone(&plan)),
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,
