@@ -13,9 +13,11 @@ mod compile;
 mod duration;
 mod finding;
 mod model;
+mod own;
 mod quota;
 mod retry;
 mod toml;
+mod unit;
 pub(crate) mod wording;
 mod write;
 
