@@ -21,3 +21,5 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
     Run, Snapshot, Target, Ticket,
 };
+#[cfg(all(feature = "tokio", feature = "serde"))]
+pub use runtime::{Imported, State};

@@ -16,6 +16,8 @@ mod request;
 mod run;
 mod shared;
 mod snapshot;
+#[cfg(feature = "serde")]
+mod state;
 mod ticket;
 
 pub use attempt::Attempt;
@@ -25,4 +27,6 @@ pub use permit::{Acquire, Permit};
 pub use request::Request;
 pub use run::Run;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
+#[cfg(feature = "serde")]
+pub use state::{Imported, State};
 pub use ticket::Ticket;

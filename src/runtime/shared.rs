@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use super::aliases::Aliases;
-use super::clock::{BEGIN, Clock};
+use super::clock::{self, BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
@@ -55,9 +56,11 @@ pub(crate) struct State {
 impl Shared {
     pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         let live = Live::new(rules);
+        let mut machine = Scheduler::beginning_at(BEGIN, Arc::clone(&live.plan));
+        machine.set_wall_clock(BEGIN, clock::unix(SystemTime::now()));
         Self {
             state: Mutex::new(State {
-                machine: Scheduler::beginning_at(BEGIN, Arc::clone(&live.plan)),
+                machine,
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,
