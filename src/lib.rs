@@ -7,6 +7,8 @@ mod key;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
 #[cfg(feature = "tokio")]

@@ -164,3 +164,24 @@ async fn a_window_of_a_minute_is_not_kept() {
     let after = wall.restart(rules, &stored);
     assert_eq!(after.balancer.next_start("default", "a").expect("a rule of the test"), NextStart::Now);
 }
+
+#[tokio::test(start_paused = true)]
+async fn fr_130_a_wall_clock_that_jumps_moves_no_start() {
+    let mut runs = Vec::new();
+    for jump in [Duration::ZERO, Duration::from_secs(11)] {
+        let wall = Wall::new();
+        let field = Field::new("per_key = '3/1s'");
+        let nothing = field.balancer.export_state_at(wall.now());
+        let tasks = field.go_many("default", "a", "a", 180);
+        // Put back, put right, put back, … every three seconds.
+        for (step, back) in (1..=20).zip([true, false].into_iter().cycle()) {
+            field.at(step * 3 * SECOND).await;
+            let told = if back { wall.now() - jump } else { wall.now() };
+            field.balancer.import_state_at(&nothing, told);
+        }
+        field.all_ok(tasks).await;
+        runs.push(field.starts("a"));
+    }
+    assert_eq!(runs[0], (0..180).map(|n| n / 3 * SECOND).collect::<Vec<_>>());
+    assert_eq!(runs[1], runs[0]);
+}

@@ -238,3 +238,20 @@ async fn a_calendar_day_goes_on_until_its_midnight() {
     (0..3).for_each(|_| start(&tomorrow, "default", "a"));
     assert_eq!(next(&tomorrow, "default", "a"), NextStart::After(24 * HOUR));
 }
+
+#[cfg(feature = "calendar")]
+#[tokio::test(start_paused = true)]
+async fn real_clock_a_day_ends_at_the_midnight_of_the_clock_on_the_wall() {
+    let day = 24 * HOUR;
+    let left = || {
+        let since = WALL.elapsed().expect("a clock after 1970");
+        day - Duration::from_nanos((since.as_nanos() % day.as_nanos()) as u64)
+    };
+    let at_most = left();
+    let balancer = balancer("overall = '1/day UTC'");
+    let at_least = left();
+    start(&balancer, "default", "a");
+    let NextStart::After(span) = next(&balancer, "default", "a") else { panic!("the day's only start is spent") };
+    // Unless midnight passed meanwhile.
+    assert!((at_least..=at_most).contains(&span) || at_least > at_most, "{span:?}");
+}

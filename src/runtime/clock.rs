@@ -1,6 +1,6 @@
 //! tokio's time as the engine's.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant as TokioInstant;
 
@@ -66,15 +66,6 @@ impl Clock {
 /// The moment `span` from now, or in a year if that is sooner.
 pub(crate) fn from_now(span: Duration) -> TokioInstant {
     TokioInstant::now() + span.min(Duration::from(DAY) * 365)
-}
-
-/// A time on the wall in nanoseconds since 1970 in UTC; negative before it.
-pub(crate) fn unix(wall: SystemTime) -> i128 {
-    let nanos = |span: Duration| i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);
-    match wall.duration_since(UNIX_EPOCH) {
-        Ok(since) => nanos(since),
-        Err(before) => -nanos(before.duration()),
-    }
 }
 
 #[cfg(test)]

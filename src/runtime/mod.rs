@@ -19,6 +19,7 @@ mod snapshot;
 #[cfg(feature = "serde")]
 mod state;
 mod ticket;
+mod wall;
 
 pub use attempt::Attempt;
 pub use balancer::{Balancer, Builder, RuleHandle, Target};

@@ -4,19 +4,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use super::aliases::Aliases;
-use super::clock::{self, BEGIN, Clock};
+use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
 use super::live::{Live, Numbers};
-use super::{errands, nesting};
+use super::{errands, nesting, wall};
 use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
@@ -57,7 +56,7 @@ impl Shared {
     pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         let live = Live::new(rules);
         let mut machine = Scheduler::beginning_at(BEGIN, Arc::clone(&live.plan));
-        machine.set_wall_clock(BEGIN, clock::unix(SystemTime::now()));
+        machine.set_wall_clock(BEGIN, wall::now());
         Self {
             state: Mutex::new(State {
                 machine,

@@ -1,14 +1,13 @@
 //! How a state is written: what the machine tells, with wall time instead of instants and names instead of positions.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Anchor, Charge, Instant, LimitMemory, Memory, Nanos, Origin, Past};
+use crate::engine::{Anchor, Charge, LimitMemory, Memory, Nanos, Origin, Past};
 use crate::key::Key;
-use crate::runtime::clock::unix;
 use crate::runtime::live::Live;
+use crate::runtime::wall::{Unix, Wall};
 
 /// The default unit, as the rules call it.
 const REQUESTS: &str = "requests";
@@ -67,40 +66,6 @@ enum KeptPast {
 enum From {
     Start,
     Response,
-}
-
-/// Nanoseconds since 1970 in UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-struct Unix(u64);
-
-/// What the clock on the wall showed at an instant of the machine.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wall {
-    now: Instant,
-    unix: u64,
-}
-
-impl Wall {
-    pub(super) fn at(now: Instant, wall: SystemTime) -> Self {
-        Self { now, unix: u64::try_from(unix(wall)).unwrap_or_default() }
-    }
-
-    fn of(self, at: Instant) -> Unix {
-        Unix(if at >= self.now {
-            self.unix.saturating_add(at.since(self.now).get())
-        } else {
-            self.unix.saturating_sub(self.now.since(at).get())
-        })
-    }
-
-    fn instant(self, Unix(unix): Unix) -> Instant {
-        if unix >= self.unix {
-            self.now.saturating_add(Nanos::new(unix - self.unix))
-        } else {
-            self.now.saturating_sub(Nanos::new(self.unix - unix))
-        }
-    }
 }
 
 /// A state in the making.

@@ -4,10 +4,10 @@ mod format;
 
 use std::time::SystemTime;
 
-use self::format::{Memories, Versions, Wall};
+use self::format::{Memories, Versions};
 use super::balancer::Balancer;
-use super::clock::unix;
 use super::shared::Shared;
+use super::wall::{Wall, unix};
 use crate::engine::{Memory, Turned};
 use crate::key::Key;
 
