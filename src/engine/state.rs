@@ -75,6 +75,28 @@ impl<W> Scheduler<W> {
     ///
     /// Kept are windows, buckets and spacing that are not free again within a minute of their last start, and the counts
     /// of calendar days. What is granted but not claimed has not started and is not among it.
+    ///
+    /// ```
+    /// use request_balancer::Rules;
+    /// use request_balancer::engine::{Entry, Instant, Nanos, NextStart, RuleId, Scheduler};
+    ///
+    /// let rules: Rules = "per_key = \"1/1h\"".parse()?;
+    /// let hour = Nanos::from_secs(3_600);
+    /// let begin = Instant::ZERO.saturating_add(hour);
+    ///
+    /// let mut machine = Scheduler::<()>::beginning_at(begin, rules.plan());
+    /// let key = machine.add_key(begin, 42);
+    /// assert!(machine.enter(begin, key, RuleId(0), Entry::default()).is_ok());
+    /// let known = machine.export_key(begin, key);
+    ///
+    /// // Half an hour later, in instants of the same epoch.
+    /// let now = Instant::from_millis(90 * 60_000);
+    /// let mut machine = Scheduler::<()>::beginning_at(now, rules.plan());
+    /// let key = machine.add_key(now, 42);
+    /// assert_eq!(machine.import_key(now, key, &known), Some(0));
+    /// assert_eq!(machine.next_start(now, RuleId(0), Some(key)), NextStart::At(begin.saturating_add(hour)));
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
     pub fn export(&mut self, now: Instant) -> Memory {
         let now = self.tick(now);
         let mut memory = Memory { held: Some(self.hold).filter(|hold| *hold > now), ..Memory::default() };
