@@ -7,6 +7,8 @@ mod key;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
 #[cfg(feature = "tokio")]
@@ -21,6 +23,8 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
     Run, Snapshot, Target, Ticket,
 };
+#[cfg(all(feature = "tokio", feature = "serde"))]
+pub use runtime::{Imported, State};
 
 /// The README's example is compiled and run like any other.
 #[cfg(all(doctest, feature = "tokio"))]
