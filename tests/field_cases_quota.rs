@@ -3,7 +3,7 @@
 mod world;
 
 use request_balancer::Rules;
-use request_balancer::engine::{Charge, Enter, Entry, Instant, Nanos, NextStart, RuleId, Scheduler, Turned};
+use request_balancer::engine::{Charge, Enter, Entry, Instant, Nanos, NextStart, RuleId, Scheduler, Target, Turned};
 use world::{Manner, World, ms};
 
 fn every(millis: u64, count: u64) -> Vec<u64> {
@@ -222,6 +222,40 @@ fn requests_and_tokens_are_limited_side_by_side() {
     world.run_until(10_000);
     assert_eq!(world.starts("default", 1), [0, 0, 1_000, 1_000, 2_000]);
     assert_eq!(world.starts("default", 2), [0]);
+}
+
+/// A window for two requests of cost 2, and an attempt of the first that turned out to cost `actual` and is repeated.
+fn repeated(charge: Charge, actual: u32) -> (World, usize) {
+    let quota = if charge == Charge::Requests { "4/1s" } else { "4/1s tokens" };
+    let mut world = World::new(&format!("units = ['tokens']\noverall = '{quota}'"));
+    let number = world.enter_as("default", 1, Manner::Runs, OF_TWO);
+    world.scheduler.settle(world.now, world.asked[number].id, charge, actual);
+    world.retry(number, Target::Request, 1);
+    world.run_until(1);
+    (world, number)
+}
+
+const OF_TWO: Entry<'static> = Entry { cost: 2, units: &[2], not_before: None, deadline: None };
+
+#[test]
+fn an_attempt_that_cost_nothing_is_not_repeated_for_nothing() {
+    for charge in [Charge::Requests, Charge::Unit(0)] {
+        let (mut world, number) = repeated(charge, 0);
+        assert_eq!(world.starts_of(number), [0, 1]);
+        let fits = world.enter_as("default", 1, Manner::Runs, OF_TWO);
+        let waits = world.enter_as("default", 1, Manner::Runs, OF_TWO);
+        world.run_until(10_000);
+        assert_eq!((world.starts_of(fits), world.starts_of(waits)), (&[1][..], &[1_001][..]), "{charge:?}");
+    }
+}
+
+#[test]
+fn an_attempt_that_cost_more_than_ever_fits_can_be_repeated() {
+    for charge in [Charge::Requests, Charge::Unit(0)] {
+        let (mut world, number) = repeated(charge, 50);
+        world.run_until(10_000);
+        assert_eq!(world.starts_of(number), [0, 1_000], "{charge:?}");
+    }
 }
 
 #[test]

@@ -41,18 +41,27 @@ impl<'a> Costs<'a> {
 /// The costs of a request in the machine. Most have none in units, and that takes one word.
 #[derive(Debug)]
 pub(crate) struct OwnCosts {
+    asked: u32,
     requests: u32,
-    units: Option<Box<Box<[u32]>>>,
+    units: Option<Box<Units>>,
+}
+
+#[derive(Debug)]
+struct Units {
+    costs: Box<[u32]>,
+    /// What was asked for, once something else was found out.
+    asked: Option<Box<[u32]>>,
 }
 
 impl OwnCosts {
     pub(crate) fn new(costs: Costs<'_>) -> Self {
-        let units = (!costs.units.is_empty()).then(|| Box::new(costs.units.into()));
-        Self { requests: costs.requests, units }
+        let units = || Box::new(Units { costs: costs.units.into(), asked: None });
+        let units = (!costs.units.is_empty()).then(units);
+        Self { asked: costs.requests, requests: costs.requests, units }
     }
 
     pub(crate) fn get(&self) -> Costs<'_> {
-        Costs { requests: self.requests, units: self.units.as_deref().map_or(&[], |units| units) }
+        Costs { requests: self.requests, units: self.units.as_deref().map_or(&[], |units| &units.costs) }
     }
 
     /// The cost in one unit turned out to be another. Returns what it was.
@@ -61,14 +70,36 @@ impl OwnCosts {
             Charge::Attempt => 1,
             Charge::Requests => std::mem::replace(&mut self.requests, actual),
             Charge::Unit(unit) => {
-                let mut units = self.units.take().map_or_else(Vec::new, |units| units.into_vec());
-                if units.len() <= unit {
-                    units.resize(unit + 1, 0);
+                let none = || Box::new(Units { costs: Box::default(), asked: None });
+                let Units { costs, asked } = &mut **self.units.get_or_insert_with(none);
+                asked.get_or_insert_with(|| costs.clone());
+                if costs.len() <= unit {
+                    let mut longer = std::mem::take(costs).into_vec();
+                    longer.resize(unit + 1, 0);
+                    *costs = longer.into();
                 }
-                let before = std::mem::replace(&mut units[unit], actual);
-                self.units = Some(Box::new(units.into()));
-                before
+                std::mem::replace(&mut costs[unit], actual)
             }
+        }
+    }
+
+    /// For another attempt: as much as the last one turned out to cost, and no less than was asked for.
+    pub(crate) fn at_least_asked(&mut self) {
+        self.requests = self.requests.max(self.asked);
+        if let Some(units) = &mut self.units
+            && let Some(asked) = &units.asked
+        {
+            units.costs.iter_mut().zip(asked).for_each(|(cost, &asked)| *cost = asked.max(*cost));
+        }
+    }
+
+    /// What was asked for.
+    pub(crate) fn as_asked(&mut self) {
+        self.requests = self.asked;
+        if let Some(units) = &mut self.units
+            && let Some(asked) = units.asked.take()
+        {
+            units.costs = asked;
         }
     }
 }

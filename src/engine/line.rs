@@ -103,7 +103,12 @@ impl<W> Scheduler<W> {
         request.deadline = deadline.unwrap_or(Instant::NEVER);
         request.stage = Stage::Asleep;
         request.waker = None;
+        request.costs.at_least_asked();
         let queue = request.queue;
+        // What it turned out to cost may be more than ever fits.
+        if self.must_fit(queue, self.requests[id.index].costs.get()).is_err() {
+            self.requests[id.index].costs.as_asked();
+        }
         self.count_in(queue, id.index);
         if let Some(deadline) = deadline {
             self.deadlines.push(deadline, id);

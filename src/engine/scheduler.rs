@@ -374,7 +374,8 @@ impl<W> Scheduler<W> {
     /// that count it wait accordingly; an unknown or not running request is ignored.
     ///
     /// A window counts the difference both ways, as of the attempt's start. Spacing and buckets charge what is more and
-    /// give nothing back.
+    /// give nothing back. A next attempt costs `actual` too, but no less than was asked for; and only that where there is
+    /// never room for `actual`.
     pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
         let now = self.tick(now);
         if self.requests.get(id.index, id.generation).is_none_or(|request| request.stage != Stage::Running) {

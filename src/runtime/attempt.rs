@@ -56,8 +56,9 @@ impl Attempt {
     /// The attempt cost `actual` in this unit, not what was asked for: its limits count that from now on.
     ///
     /// Windows count the difference both ways, as of the attempt's start; spacing and buckets charge what is more and
-    /// give nothing back. What is more may go over a limit, and later starts wait for it. A retry pays `actual`. Once
-    /// the attempt has ended it changes nothing. `"requests"` is the default unit.
+    /// give nothing back. What is more may go over a limit, and later starts wait for it. A retry pays `actual` too, but
+    /// no less than was asked for; and only that where there is never room for `actual`. Once the attempt has ended it
+    /// changes nothing. `"requests"` is the default unit.
     ///
     /// # Errors
     ///
