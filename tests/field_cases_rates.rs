@@ -61,6 +61,20 @@ async fn fr_055_two_quotas_of_one_key_hold_together() {
     field.assert_quiet();
 }
 
+// With real time: field_cases_real_clock.
+#[tokio::test(start_paused = true)]
+async fn fr_059_a_rate_beyond_the_timers_goes_as_fast_as_they_do() {
+    let field = Field::new("[rules]\nr = '1/500us'");
+    field.all_ok(field.go_many("r", "A", "r", 1_000)).await;
+    // One for each millisecond that a timer resolves: within the 0.4995 to 2.5 s that are asked for.
+    assert_eq!(field.diary.times(), every(0, 1, 1_000));
+    let field = Field::new("[rules]\nr = '1000/1s'");
+    field.all_ok(field.go_many("r", "A", "r", 1_001)).await;
+    let starts = field.diary.times();
+    assert_eq!((starts[999], starts[1_000]), (0, 1_000));
+    field.assert_quiet();
+}
+
 #[tokio::test(start_paused = true)]
 async fn fr_061_zero_and_nonsense_are_found_where_they_stand() {
     let codes = |quota: &str| {

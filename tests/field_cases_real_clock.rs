@@ -68,16 +68,26 @@ async fn fr_054_real_clock_a_saturated_limit_is_used_to_the_full() {
     assert!(took <= starts[799] + 120 * MILLI + LATE, "took {took:?}");
 }
 
+// 2.5 s as in the row, unless the machine is so busy that bare sleeps, one after another at the same time, take as long.
+// The exact time, on the paused clock, is in field_cases_rates.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fr_059_real_clock_rates_beyond_the_timers_are_slow_and_not_stuck() {
     let _alone = ALONE.lock().await;
     let beyond = rules("[rules]\nr = '1/500us'");
     let warnings: Vec<_> = beyond.warnings().iter().map(|warning| (warning.code(), warning.path())).collect();
     assert_eq!(warnings, [(FindingCode::BeyondTimers, "rules.r.per_key")]);
+    let sleeps = tokio::spawn(async {
+        let begin = Instant::now();
+        for _ in 0..1_000 {
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+        begin.elapsed()
+    });
     let (starts, took) = measure(beyond, 1_000, 1, Duration::ZERO).await;
+    let sleeps = sleeps.await.expect("they end by themselves");
     assert_eq!(starts.len(), 1_000);
     assert!(took >= Duration::from_micros(499_500), "took {took:?}");
-    assert!(took <= 2_500 * MILLI, "took {took:?}");
+    assert!(took <= (2_500 * MILLI).max(sleeps * 5 / 4), "took {took:?}, bare sleeps {sleeps:?}");
     let within = rules("[rules]\nr = '1000/1s'");
     assert_eq!(within.warnings(), []);
     let (starts, _) = measure(within, 1_000, 1, Duration::ZERO).await;
