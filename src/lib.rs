@@ -7,6 +7,7 @@ mod key;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+mod verify;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
 #[cfg(feature = "tokio")]
@@ -21,3 +22,4 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
     Run, Snapshot, Target, Ticket,
 };
+pub use verify::{Breach, Start, verify, verify_arrivals};
