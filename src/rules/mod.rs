@@ -14,9 +14,11 @@ mod duration;
 mod finding;
 mod levels;
 mod model;
+mod own;
 mod quota;
 mod retry;
 mod toml;
+mod unit;
 pub(crate) mod wording;
 mod write;
 

@@ -1,5 +1,6 @@
 //! The tokio shell: it waits, the engine decides.
 
+mod aliases;
 mod attempt;
 mod balancer;
 mod clock;
@@ -7,13 +8,17 @@ mod closing;
 mod driver;
 mod errands;
 mod keys;
+mod live;
 mod nesting;
 mod permit;
 mod place;
 mod request;
 mod run;
 mod shared;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod snapshot;
+mod sync;
 mod ticket;
 
 pub use attempt::Attempt;

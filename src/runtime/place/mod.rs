@@ -17,13 +17,42 @@ use crate::key::Key;
 /// What a request asks for beside its rule and key.
 #[derive(Debug)]
 pub(crate) struct Wishes {
+    /// In requests.
+    pub(crate) cost: u32,
     pub(crate) not_before: Nanos,
     /// [`Nanos::MAX`]: for as long as it takes.
     pub(crate) max_wait: Nanos,
-    /// `None`: the rule's.
-    pub(crate) policy: Option<Box<RetryPolicy>>,
+    /// What few requests ask for.
+    pub(crate) special: Option<Box<Special>>,
+    /// The policy's, for a look ahead.
+    pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
+}
+
+/// What few requests ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Special {
+    /// Costs in declared units, by position.
+    pub(crate) units: Vec<u32>,
+    /// `None`: the rule's.
+    pub(crate) policy: Option<RetryPolicy>,
+}
+
+impl Wishes {
+    pub(crate) fn special(&mut self) -> &mut Special {
+        self.special.get_or_insert_default()
+    }
+
+    /// Costs in declared units, by position.
+    fn units(&self) -> &[u32] {
+        self.special.as_ref().map_or(&[], |special| &special.units)
+    }
+
+    /// The request's own policy.
+    pub(crate) fn policy(&self) -> Option<&RetryPolicy> {
+        self.special.as_ref()?.policy.as_ref()
+    }
 }
 
 /// A request's place. `H` is how it holds on to what all handles share.
@@ -113,20 +142,26 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.shared.borrow()
     }
 
-    pub(crate) fn rule_name(&self) -> &str {
-        &self.shared().rule(self.rule).name
+    pub(crate) fn rule_name(&self) -> Arc<str> {
+        self.shared().rule_name(self.rule)
     }
 
     /// The attempt that begins now.
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             shared: Arc::clone(self.shared()),
+            id: self.running(),
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.policy().attempts,
+            is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
             waited: self.waited(),
         }
+    }
+
+    /// The cost of the running attempt turned out to be another.
+    pub(crate) fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.shared().settle(self.running(), unit, actual)
     }
 
     /// Enters if it has not, and waits for its start. After an error the place is empty.
@@ -187,8 +222,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         Ok(())
     }
 
-    fn policy(&self) -> &RetryPolicy {
-        self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared().rule(self.rule).retry)
+    /// What the machine calls it while an attempt runs.
+    const fn running(&self) -> Option<RequestId> {
+        match &self.stage {
+            Stage::Running { known, .. } => Some(known.id),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => None,
+        }
     }
 
     fn begin(&mut self, known: Known, waited: Nanos) {
@@ -220,8 +259,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 }
             }
             let entry = Entry {
-                cost: 1,
-                units: &[],
+                cost: wishes.cost,
+                units: wishes.units(),
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };
