@@ -23,3 +23,8 @@ pub use runtime::{
     Run, Snapshot, Target, Ticket,
 };
 pub use verify::{Breach, Start, verify, verify_arrivals};
+
+/// The README's example is compiled and run like any other.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use super::aliases::Aliases;
-use super::clock::Clock;
+use super::clock::{self, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
@@ -56,9 +56,11 @@ pub(crate) struct State {
 impl Shared {
     pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         let live = Live::new(rules);
+        let mut machine = Scheduler::new(Arc::clone(&live.plan));
+        machine.set_wall_clock(Instant::ZERO, clock::wall());
         Self {
             state: Mutex::new(State {
-                machine: Scheduler::new(Arc::clone(&live.plan)),
+                machine,
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,
