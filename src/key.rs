@@ -1,5 +1,8 @@
 //! Whose turn it is: the key of a request.
 
+#[cfg(feature = "serde")]
+mod text;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,6 +18,8 @@ const INLINE: usize = 22;
 ///
 /// Made from integers, text, IP addresses, `()` (for calls that belong to nobody), tuples of two to four of these, and,
 /// with the feature `uuid`, `Uuid`. An integer is the same key whatever its type; `5` and `"5"` are different keys.
+///
+/// With the feature `serde` it is written as text that reads as the same key again.
 ///
 /// Cloning is cheap. Integers, addresses and text of up to 22 bytes allocate nothing.
 ///

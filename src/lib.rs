@@ -7,6 +7,8 @@ mod key;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod verify;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
@@ -22,6 +24,8 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
     Run, Snapshot, Target, Ticket,
 };
+#[cfg(all(feature = "tokio", feature = "serde"))]
+pub use runtime::{Imported, State};
 pub use verify::{Breach, Start, verify, verify_arrivals};
 
 /// The README's example is compiled and run like any other.

@@ -21,17 +21,20 @@ mod retry;
 mod scheduler;
 mod slab;
 mod snapshot;
+mod state;
 mod time;
 mod timers;
 mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
+pub use limit::Past;
 pub use plan::{
     Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
+pub use state::{LimitMemory, Memory};
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

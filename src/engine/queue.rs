@@ -233,7 +233,7 @@ pub(super) struct KeyRecord {
 }
 
 impl KeyRecord {
-    pub(super) fn new(tag: u64, plan: &Plan) -> Self {
+    pub(super) fn new(tag: u64, plan: &Plan, begin: Instant) -> Self {
         Self {
             tag,
             hold: Instant::ZERO,
@@ -243,7 +243,7 @@ impl KeyRecord {
             swept: false,
             limits: LimitStates::new(&plan.key_limits),
             // An empty box allocates nothing.
-            clocks: vec![PaceClock::default(); plan.key_clocks].into_boxed_slice(),
+            clocks: vec![PaceClock::from(begin); plan.key_clocks].into_boxed_slice(),
         }
     }
 }

@@ -68,6 +68,8 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
+    /// The first instant that there is.
+    begin: Instant,
     now: Instant,
     closed: bool,
 }
@@ -91,9 +93,16 @@ pub(super) enum Due {
 }
 
 impl<W> Scheduler<W> {
-    /// An empty machine for these rules.
+    /// An empty machine for these rules. Its time begins at [`Instant::ZERO`].
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
+        Self::beginning_at(Instant::ZERO, plan)
+    }
+
+    /// An empty machine for these rules. Its time begins at `begin`; what is before that are instants of earlier machines,
+    /// whose starts it may be [told of](Self::import).
+    #[must_use]
+    pub fn beginning_at(begin: Instant, plan: Arc<Plan>) -> Self {
         let rule_state = |rule: &RulePlan| RuleState { paused: rule.paused, ..RuleState::default() };
         Self {
             requests: Slab::new(),
@@ -103,7 +112,7 @@ impl<W> Scheduler<W> {
             rings: vec![Ring::EMPTY; plan.rules.len()].into_boxed_slice(),
             rules: plan.rules.iter().map(rule_state).collect(),
             shared: LimitStates::new(&plan.shared_limits),
-            clocks: vec![PaceClock::default(); plan.shared_clocks].into_boxed_slice(),
+            clocks: vec![PaceClock::from(begin); plan.shared_clocks].into_boxed_slice(),
             days: Days::new(&plan.zones),
             hold: Instant::ZERO,
             timers: Timers::new(),
@@ -115,7 +124,8 @@ impl<W> Scheduler<W> {
             reserved: Vec::new(),
             wakes: Vec::new(),
             evicted: Vec::new(),
-            now: Instant::ZERO,
+            begin,
+            now: begin,
             closed: false,
             plan,
         }
@@ -150,7 +160,7 @@ impl<W> Scheduler<W> {
     /// A record without work is evicted within two seconds of the end of its last window and hold.
     pub fn add_key(&mut self, now: Instant, tag: u64) -> KeyId {
         let now = self.tick(now);
-        let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan));
+        let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan, self.begin));
         self.note_idle(now, index);
         KeyId { index, generation }
     }

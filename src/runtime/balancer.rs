@@ -358,6 +358,11 @@ impl Balancer {
         self.shared.close(deadline).await
     }
 
+    #[cfg(feature = "serde")]
+    pub(super) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn aim(
         &self,
         target: &Target,

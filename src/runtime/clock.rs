@@ -1,6 +1,6 @@
 //! tokio's time as the engine's.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant as TokioInstant;
 
@@ -11,15 +11,8 @@ const OTHER_CLOCK: Nanos = Nanos::from_secs(1);
 
 const DAY: Nanos = Nanos::from_secs(86_400);
 
-/// What a clock on the wall shows, in nanoseconds since 1970 in UTC: calendar quotas go by it. Read once per balancer;
-/// from then on time goes on as tokio's does, so that a clock that is set changes nothing.
-#[expect(clippy::disallowed_methods, reason = "the one place where wall time is read")]
-pub(crate) fn wall() -> i128 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
-        Err(before) => i128::try_from(before.duration().as_nanos()).map_or(i128::MIN, |nanos| -nanos),
-    }
-}
+/// The engine's time when a clock is made: ten years after its epoch, so that starts of earlier runs have instants, too.
+pub(crate) const BEGIN: Instant = Instant::from_millis(10 * 365 * 86_400_000);
 
 /// Reads tokio's clock in the engine's unit. Never goes backwards, so it must be read in the order of its use: inside
 /// the lock that it stands behind.
@@ -33,7 +26,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { anchor: TokioInstant::now(), base: Instant::ZERO, latest: Instant::ZERO }
+        Self { anchor: TokioInstant::now(), base: BEGIN, latest: BEGIN }
     }
 
     /// The engine's time now.

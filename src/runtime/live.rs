@@ -84,6 +84,12 @@ impl Live {
         }
     }
 
+    /// The name of the unit that limits know by its position.
+    #[cfg(feature = "serde")]
+    pub(crate) fn unit_name(&self, position: usize) -> Option<&str> {
+        self.units.get(position).map(String::as_str)
+    }
+
     /// Limits that were compiled by the rules in force, with the positions that units have here.
     fn adopt(&self, specs: &Arc<[LimitSpec]>) -> Arc<[LimitSpec]> {
         let names: Vec<&str> = self.rules.units().collect();

@@ -18,8 +18,11 @@ mod shared;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
 mod snapshot;
+#[cfg(feature = "serde")]
+mod state;
 mod sync;
 mod ticket;
+mod wall;
 
 pub use attempt::Attempt;
 pub use balancer::{Balancer, Builder, RuleHandle, Target};
@@ -28,4 +31,6 @@ pub use permit::{Acquire, Permit};
 pub use request::Request;
 pub use run::Run;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
+#[cfg(feature = "serde")]
+pub use state::{Imported, State};
 pub use ticket::Ticket;

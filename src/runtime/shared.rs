@@ -10,13 +10,13 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
 use super::aliases::Aliases;
-use super::clock::{self, Clock};
+use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
-use super::{errands, nesting};
+use super::{errands, nesting, wall};
 use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
@@ -56,8 +56,8 @@ pub(crate) struct State {
 impl Shared {
     pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         let live = Live::new(rules);
-        let mut machine = Scheduler::new(Arc::clone(&live.plan));
-        machine.set_wall_clock(Instant::ZERO, clock::wall());
+        let mut machine = Scheduler::beginning_at(BEGIN, Arc::clone(&live.plan));
+        machine.set_wall_clock(BEGIN, wall::now());
         Self {
             state: Mutex::new(State {
                 machine,

@@ -18,6 +18,13 @@ pub(crate) struct Spec<'a> {
     pub(crate) days: &'a Days,
 }
 
+impl<'a> Spec<'a> {
+    /// The name of its time zone.
+    pub(crate) fn zone_name(self) -> &'a str {
+        self.days.zones[self.zone].0.name()
+    }
+}
+
 /// The state of one limit.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
@@ -164,6 +171,13 @@ impl Calendar {
         for &(at, cost) in starts.iter().filter(|&&(at, _)| at >= begin) {
             self.count(spec, at, cost);
         }
+    }
+
+    /// Counts those of the starts that another run of the program knew which were today, beside what it counts itself.
+    pub(crate) fn recall(&mut self, spec: Spec<'_>, starts: &[(Instant, u32)]) {
+        let mut other = Self::default();
+        other.remember(spec, starts);
+        self.merge(&other);
     }
 
     /// When nothing is left of it. `None` while something is outstanding.

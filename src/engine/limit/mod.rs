@@ -3,6 +3,7 @@
 
 mod calendar;
 mod pace;
+mod past;
 mod smooth;
 mod spec;
 mod window;
@@ -16,6 +17,7 @@ use super::time::{Instant, Nanos};
 
 pub(crate) use self::calendar::Days;
 pub(crate) use self::pace::PaceClock;
+pub use self::past::Past;
 pub(crate) use self::spec::{Spec, capacity, counts_from_end};
 
 /// A limit's answer to "does this fit now?"

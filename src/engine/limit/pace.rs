@@ -15,6 +15,11 @@ impl PaceClock {
     /// Lateness that is caught up. tokio's timers are up to 2 ms late; the rest is for a busy executor.
     const CATCH_UP: Nanos = Nanos::from_millis(5);
 
+    /// A clock that owes nothing at `begin`.
+    pub(crate) const fn from(begin: Instant) -> Self {
+        Self { due: begin }
+    }
+
     /// When the next paced start is due.
     pub(crate) const fn due(self) -> Instant {
         self.due

@@ -134,6 +134,13 @@ impl Gcra {
         }
     }
 
+    /// Counts what another run of the program was owed, beside what it is owed itself.
+    pub(crate) fn recall(&mut self, spec: Spec, now: Instant, due: Option<Instant>, starts: &[(Instant, u32)]) {
+        let mut other = Self::default();
+        other.remember(spec, due, starts);
+        self.merge(now, &other);
+    }
+
     /// Counts what another state of the same numbers is owed and has outstanding, too.
     pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
         self.outstanding += other.outstanding;

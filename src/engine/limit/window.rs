@@ -166,6 +166,32 @@ impl Window {
         self.outstanding += other.outstanding;
     }
 
+    /// Counts starts that another run of the program knew, beside those that it knows itself.
+    ///
+    /// The newest that fill the window decide when there is room; older ones are let go.
+    pub(crate) fn recall(&mut self, spec: Spec, mut starts: Vec<(Instant, u32)>) {
+        if spec.period.is_zero() {
+            return;
+        }
+        starts.sort_unstable();
+        let counted = self.log.used().saturating_add(self.outstanding);
+        let mut left = spec.count.min(u32::MAX - counted);
+        for (_, cost) in starts.iter_mut().rev() {
+            *cost = (*cost).min(left);
+            left -= *cost;
+        }
+        starts.retain(|&(_, cost)| cost > 0);
+        starts.extend(self.starts());
+        starts.sort_by_key(|&(at, _)| at);
+        self.log = Log::Empty;
+        self.remember(spec, &starts);
+    }
+
+    /// What was granted, and in a window that counts from the end also what runs.
+    pub(crate) const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
     /// When nothing is left of it. `None` while something is outstanding.
     pub(crate) fn free_at(&self, spec: Spec) -> Option<Instant> {
         (self.outstanding == 0).then(|| self.log.newest().map_or(Instant::ZERO, |at| at.saturating_add(spec.period)))

@@ -1,0 +1,132 @@
+//! What a limit knows of past starts, in terms that outlive the machine: another limit that is told of it refuses what
+//! this one would.
+
+use std::sync::Arc;
+
+use super::smooth;
+use super::{LimitState, Spec};
+use crate::engine::plan::Anchor;
+use crate::engine::time::{Instant, Nanos};
+
+/// Limits that are free again so soon after their last start are not worth keeping.
+const SHORT: Nanos = Nanos::from_secs(60);
+
+/// What a limit knows of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Starts that still count in a window.
+    Starts {
+        /// The window's length, margin included.
+        period: Nanos,
+        /// From when it counts a start.
+        anchor: Anchor,
+        /// When they count from, and what they cost.
+        starts: Vec<(Instant, u32)>,
+    },
+    /// What started since midnight.
+    Today {
+        /// The name of the zone whose midnight it is.
+        zone: Arc<str>,
+        /// The last start.
+        latest: Instant,
+        /// The sum of costs.
+        cost: u32,
+    },
+    /// What spacing or a bucket is owed for its starts.
+    Owed {
+        /// When everything that started is paid for.
+        until: Instant,
+    },
+}
+
+impl Past {
+    /// The length of the window whose starts it tells.
+    const fn period(&self) -> Nanos {
+        match self {
+            Self::Starts { period, .. } => *period,
+            Self::Today { .. } => Nanos::from_secs(86_400),
+            Self::Owed { .. } => Nanos::ZERO,
+        }
+    }
+
+    /// The starts that it tells of. What is yet to come happened now at the latest.
+    fn starts(&self, now: Instant) -> Vec<(Instant, u32)> {
+        match self {
+            Self::Starts { starts, .. } => starts.iter().map(|&(at, cost)| (at.min(now), cost)).collect(),
+            Self::Today { latest, cost, .. } => vec![((*latest).min(now), *cost)],
+            Self::Owed { .. } => Vec::new(),
+        }
+    }
+
+    fn owed(&self) -> Option<Instant> {
+        match self {
+            Self::Owed { until } => Some(*until),
+            Self::Starts { .. } | Self::Today { .. } => None,
+        }
+    }
+
+    /// Whether it is what a limit of these numbers knew.
+    fn is_of(&self, spec: Spec<'_>) -> bool {
+        match (self, spec) {
+            (Self::Starts { period, anchor, .. }, Spec::Window(spec)) => {
+                *period == spec.period && *anchor == spec.anchor
+            }
+            (Self::Today { zone, .. }, Spec::Calendar(spec)) => **zone == *spec.zone_name(),
+            (Self::Owed { .. }, Spec::Gcra(_)) => true,
+            (Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. }, _) => false,
+        }
+    }
+}
+
+impl LimitState {
+    /// What is worth keeping of the limit, if anything is: starts that count for more than a minute.
+    pub(crate) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
+        match self {
+            Self::Window(window) => {
+                let spec = spec.window();
+                if spec.period <= SHORT {
+                    return None;
+                }
+                let mut starts = window.starts();
+                starts.retain(|&(at, _)| at.saturating_add(spec.period) > now);
+                match spec.anchor {
+                    // What runs now would have been counted from its end, which nobody will see.
+                    Anchor::End => starts.extend(Some((now, window.outstanding())).filter(|&(_, cost)| cost > 0)),
+                    Anchor::Start => {}
+                }
+                (!starts.is_empty()).then_some(Past::Starts { period: spec.period, anchor: spec.anchor, starts })
+            }
+            Self::Gcra(gcra) => {
+                let until = gcra.due().filter(|until| *until > now)?;
+                (longest_debt(spec.gcra()) > SHORT).then_some(Past::Owed { until })
+            }
+            Self::Calendar(calendar) => {
+                let spec = spec.calendar();
+                let (latest, cost) = calendar.starts(spec).pop()?;
+                Some(Past::Today { zone: spec.zone_name().into(), latest, cost })
+            }
+        }
+    }
+
+    /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there
+    /// are any, else the one that remembers longest.
+    pub(crate) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
+        let same = pasts.iter().find(|past| past.is_of(spec));
+        let Some(past) = same.or_else(|| pasts.iter().max_by_key(|past| past.period())) else { return };
+        let starts = past.starts(now);
+        match self {
+            Self::Window(window) => window.recall(spec.window(), starts),
+            Self::Gcra(gcra) => {
+                let spec = spec.gcra();
+                let last = now.saturating_add(longest_debt(spec).max(max_hold));
+                gcra.recall(spec, now, past.owed().map(|until| until.min(last)), &starts);
+            }
+            Self::Calendar(calendar) => calendar.recall(spec.calendar(), &starts),
+        }
+    }
+}
+
+/// How long it takes until everything is paid for that fits at once.
+fn longest_debt(spec: smooth::Spec) -> Nanos {
+    spec.interval.saturating_mul(spec.burst.into())
+}

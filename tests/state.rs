@@ -1,0 +1,257 @@
+//! What is exported and imported: units, costs, other rules, wrong clocks, other versions.
+#![cfg(all(feature = "tokio", feature = "serde"))]
+
+mod diary;
+
+use std::time::{Duration, SystemTime};
+
+use diary::balancer;
+use request_balancer::{Balancer, Key, NextStart, Refused, State, Target};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const WALL: SystemTime = SystemTime::UNIX_EPOCH;
+
+fn noon() -> SystemTime {
+    WALL + 500_000 * HOUR
+}
+
+fn start(balancer: &Balancer, rule: &str, key: impl Into<Key>) {
+    drop(balancer.request(rule, key).try_acquire().expect("room for a start"));
+}
+
+fn next(balancer: &Balancer, rule: &str, key: impl Into<Key>) -> NextStart {
+    balancer.next_start(rule, key).expect("a rule of the test")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_is_the_same_after_it_was_written_and_read() {
+    let rules = "units = ['tokens']\noverall = ['500/24h', '1000/2h tokens']\nper_key = '5/2h smooth'\n\
+                 [limits.account]\nper_key = '7/3h'\n[lanes.1]\noverall = '300/2h'\n\
+                 [rules.send]\nunder = ['overall', 'per_key', 'account']\nper_key = '3/1h'\noverall = '100/1h'";
+    let balancer = balancer(rules);
+    for key in [Key::from(5), Key::from("5"), Key::from(("shop", 7))] {
+        drop(balancer.request("send", key).cost_of("tokens", 40).try_acquire().expect("room for a start"));
+    }
+    balancer.hold(Target::overall(), HOUR / 2).expect("a hold on everything");
+    let state = balancer.export_state_at(noon());
+    let text = serde_json::to_string(&state).expect("a state can be written");
+    assert_eq!(serde_json::from_str::<State>(&text).expect("a state can be read"), state);
+    assert_eq!(state, balancer.export_state_at(noon()), "nothing changes by looking");
+
+    let again = self::balancer(rules);
+    let imported = again.import_state_at(&state, noon());
+    // A hold; overall in two units, lane, rule; of each of three keys its window and spacing, the named and the rule's own.
+    assert_eq!((imported.taken, imported.ignored), (1 + 4 + 3 * 4, 0));
+    assert_eq!(again.export_state_at(noon()), state);
+    let later = noon() + Duration::from_secs(10);
+    let after = again.export_state_at(later);
+    let once_more = self::balancer(rules);
+    once_more.import_state_at(&after, later);
+    assert_eq!(once_more.export_state_at(later), after);
+}
+
+#[tokio::test(start_paused = true)]
+async fn costs_in_units_are_kept_by_the_unit_s_name() {
+    let before = balancer("units = ['tokens']\noverall = '1000/24h tokens'");
+    drop(before.request("default", "a").cost_of("tokens", 900).try_acquire().expect("room for a start"));
+    let state = before.export_state_at(noon());
+
+    let after = balancer("units = ['images', 'tokens']\noverall = ['1000/24h tokens', '50/24h images']");
+    after.import_state_at(&state, noon() + HOUR);
+    let ask = |cost| after.request("default", "a").cost_of("tokens", cost).try_acquire();
+    let refused = ask(101).expect_err("only 100 are left");
+    assert!(matches!(refused, Refused::NotNow { .. }), "{refused}");
+    drop(ask(100).expect("100 are left"));
+    tokio::time::advance(23 * HOUR).await;
+    drop(ask(900).expect("what was spent before is a day old"));
+
+    let without = balancer("overall = '1000/24h'");
+    let imported = without.import_state_at(&state, noon());
+    assert_eq!((imported.taken, imported.ignored), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_rules_do_not_know_any_more_is_ignored_and_counted() {
+    let before = balancer(
+        "per_key = '9/1h'\n[limits.account]\noverall = '9/1h'\n[rules]\nsend = '9/1h'\n\
+                           [rules.read]\nper_key = '9/1h'\nunder = ['account']",
+    );
+    start(&before, "send", "a");
+    start(&before, "read", "a");
+    before.hold(Target::rule("send"), HOUR).expect("a rule of the test");
+    before.hold(Target::queue("send", "b"), HOUR).expect("a rule of the test");
+    let state = before.export_state_at(noon());
+
+    let after = balancer("[rules]\nread = '1/1h'");
+    let imported = after.import_state_at(&state, noon());
+    // Ignored: the account, both holds of `send`, the key's own limit and that of `send`.
+    assert_eq!((imported.taken, imported.ignored), (1, 5));
+    assert_eq!(next(&after, "read", "a"), NextStart::After(HOUR));
+    assert_eq!(next(&after, "read", "b"), NextStart::Now);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_numbers_count_the_known_starts() {
+    let before = balancer("per_key = ['4/2h', '9/24h']");
+    (0..4).for_each(|_| start(&before, "default", "a"));
+    let state = before.export_state_at(noon());
+    for (rules, expected) in [
+        ("per_key = '4/24h'", NextStart::After(23 * HOUR)),
+        ("per_key = ['4/2h', '9/24h']", NextStart::After(HOUR)),
+        ("per_key = '5/24h'", NextStart::Now),
+        ("per_key = '6/24h smooth'", NextStart::After(15 * HOUR)),
+        ("per_key = '4/24h burst 4'", NextStart::After(5 * HOUR)),
+        ("per_key = '2/30m'", NextStart::Now),
+    ] {
+        let after = balancer(rules);
+        after.import_state_at(&state, noon() + HOUR);
+        assert_eq!(next(&after, "default", "a"), expected, "{rules}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_window_finds_its_starts_in_a_longer_one() {
+    let rules = "per_key = ['2/10s', '100/1h']";
+    let before = balancer(rules);
+    start(&before, "default", "a");
+    start(&before, "default", "a");
+    let after = balancer(rules);
+    after.import_state_at(&before.export_state_at(noon()), noon() + Duration::from_secs(4));
+    assert_eq!(next(&after, "default", "a"), NextStart::After(Duration::from_secs(6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_import_is_counted_beside_what_is_known_and_never_loosens() {
+    let rules = "per_key = '3/1h'";
+    let before = balancer(rules);
+    start(&before, "default", "a");
+    before.hold(Target::key("a"), HOUR / 4).expect("a hold on a key");
+    let state = before.export_state_at(noon());
+
+    tokio::time::advance(HOUR / 2).await;
+    let used = balancer(rules);
+    start(&used, "default", "a");
+    used.hold(Target::key("a"), HOUR / 2).expect("a hold on a key");
+    tokio::time::advance(HOUR / 4).await;
+    used.import_state_at(&state, noon() + 3 * (HOUR / 4));
+    // The hold that was on stands, though the imported one is over.
+    assert_eq!(next(&used, "default", "a"), NextStart::After(HOUR / 4));
+    used.release(Target::key("a")).expect("a hold on a key");
+    // One start of each run and a third: the oldest leaves a quarter of an hour from now.
+    start(&used, "default", "a");
+    assert_eq!(next(&used, "default", "a"), NextStart::After(HOUR / 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_makes_wait_longer_but_not_for_ever() {
+    let rules = "per_key = '1/2h'\n[rules.default]\n[rules.bucket]\nunder = []\nper_key = '1/10m burst 12'";
+    let before = balancer(rules);
+    start(&before, "default", "a");
+    (0..12).for_each(|_| start(&before, "bucket", "a"));
+    before.hold(Target::key("b"), HOUR / 2).expect("a hold on a key");
+    let state = before.export_state_at(noon());
+
+    // Set back by a year: a start counts from now, a hold is as long as the longest, a bucket empty.
+    let after = balancer(rules);
+    after.import_state_at(&state, noon() - 8_760 * HOUR);
+    assert_eq!(next(&after, "default", "a"), NextStart::After(2 * HOUR));
+    assert_eq!(next(&after, "default", "b"), NextStart::After(HOUR));
+    assert_eq!(next(&after, "bucket", "a"), NextStart::After(HOUR / 6));
+
+    // Put forward, or really long ago: everything is free, and the keys are forgotten.
+    let after = balancer(rules);
+    after.import_state_at(&state, noon() + 8_760 * HOUR);
+    assert_eq!(next(&after, "default", "a"), NextStart::Now);
+    assert_eq!(next(&after, "default", "b"), NextStart::Now);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(after.snapshot().keys, 0);
+
+    for wall in [SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH - HOUR, SystemTime::UNIX_EPOCH + 20_000_000 * HOUR] {
+        let state = before.export_state_at(wall);
+        balancer(rules).import_state_at(&state, wall);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_run_count_from_the_export_where_responses_count() {
+    let rules = "per_key = '1/1h'\ncount_from = 'response'";
+    let before = balancer(rules);
+    let running = before.request("default", "a").acquire().await.expect("room for a start");
+    tokio::time::advance(HOUR / 4).await;
+    let state = before.export_state_at(noon());
+    drop(running);
+    let after = balancer(rules);
+    after.import_state_at(&state, noon() + HOUR / 2);
+    assert_eq!(next(&after, "default", "a"), NextStart::After(HOUR / 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn text_that_is_no_state_is_an_error_and_what_is_out_of_bounds_does_no_harm() {
+    for (text, expected) in [
+        (r#"{"v2":{}}"#, "unknown variant `v2`, expected `v1`"),
+        (
+            r#"{"v1":{"overall":{"held_until":null,"rules_held_until":[],"limits":[]},"keys":[["a",{}]]}}"#,
+            "a key as text",
+        ),
+        ("{}", "expected value"),
+    ] {
+        let error = serde_json::from_str::<State>(text).expect_err("no state").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let text = r#"{"v1":{
+        "overall":{"held_until":18446744073709551615,"rules_held_until":[["default",18446744073709551615]],"limits":[
+            {"of":"overall","unit":"requests","past":{"starts":{"per":1,"count_from":"start","starts":
+                [[18446744073709551615,4294967295],[0,4294967295],[5,0],[1800000000000000000,4294967295]]}}},
+            {"of":"overall","unit":"requests","past":{"owed":{"until":18446744073709551615}}},
+            {"of":"overall","unit":"requests","past":{"today":{"zone":"Nowhere","latest":0,"cost":4294967295}}}]},
+        "keys":[["5",{"held_until":0,"rules_held_until":[],"limits":[
+            {"of":"per_key","unit":"requests","past":{"starts":{"per":7200000000000,"count_from":"start","starts":
+                [[1800000000000000000,4294967295],[1800000000000000001,4294967295]]}}}]}]]}}"#;
+    let state: State = serde_json::from_str(text).expect("a state");
+    let balancer = balancer("overall = ['5/2h', '4294967295/3h', '5/1h burst 7']\nper_key = '4294967295/2h'");
+    start(&balancer, "default", 5);
+    let imported = balancer.import_state_at(&state, noon());
+    assert_eq!((imported.taken, imported.ignored), (7, 0));
+    assert_eq!(next(&balancer, "default", 5), NextStart::After(2 * HOUR));
+    tokio::time::advance(3 * HOUR).await;
+    start(&balancer, "default", 5);
+}
+
+#[cfg(feature = "calendar")]
+#[tokio::test(start_paused = true)]
+async fn a_calendar_day_goes_on_until_its_midnight() {
+    // 2027-01-15 08:00 UTC.
+    let morning = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let rules = "per_key = '3/day UTC'";
+    let before = balancer(rules);
+    before.import_state_at(&before.export_state_at(morning), morning);
+    (0..2).for_each(|_| start(&before, "default", "a"));
+    let state = before.export_state_at(morning);
+
+    let after = balancer(rules);
+    after.import_state_at(&state, morning + 2 * HOUR);
+    start(&after, "default", "a");
+    assert_eq!(next(&after, "default", "a"), NextStart::After(14 * HOUR));
+
+    let tomorrow = balancer(rules);
+    tomorrow.import_state_at(&state, morning + 16 * HOUR);
+    (0..3).for_each(|_| start(&tomorrow, "default", "a"));
+    assert_eq!(next(&tomorrow, "default", "a"), NextStart::After(24 * HOUR));
+}
+
+#[cfg(feature = "calendar")]
+#[tokio::test(start_paused = true)]
+async fn real_clock_a_day_ends_at_the_midnight_of_the_clock_on_the_wall() {
+    let day = 24 * HOUR;
+    let left = || {
+        let since = WALL.elapsed().expect("a clock after 1970");
+        day - Duration::from_nanos((since.as_nanos() % day.as_nanos()) as u64)
+    };
+    let at_most = left();
+    let balancer = balancer("overall = '1/day UTC'");
+    let at_least = left();
+    start(&balancer, "default", "a");
+    let NextStart::After(span) = next(&balancer, "default", "a") else { panic!("the day's only start is spent") };
+    // Unless midnight passed meanwhile.
+    assert!((at_least..=at_most).contains(&span) || at_least > at_most, "{span:?}");
+}
