@@ -64,6 +64,11 @@ impl<'r> Level<'r> {
         join(&table, field)
     }
 
+    /// The path of a key's own quotas under a rule.
+    pub(crate) fn path_of_key(key: &str, rule: &CheckedRule) -> String {
+        join(&join("keys", key), rule.name())
+    }
+
     /// Whether its limits over all keys bind a rule.
     pub(crate) fn binds_overall(&self, rule: &CheckedRule) -> bool {
         self.binds(rule, "overall")

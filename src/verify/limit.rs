@@ -2,73 +2,152 @@
 
 use std::time::Duration;
 
-use super::{Clock, Counted};
+use super::log::Clock;
+use super::start::Start;
 use crate::rules::{CheckedRule, CountFrom, Level, Quota, QuotaKind, Rules, Whose};
 
 /// One number of the file.
 #[derive(Debug)]
 pub(super) struct Limit<'r> {
-    level: Level<'r>,
+    binds: Binds<'r>,
     /// Where the file says so.
     pub(super) path: String,
     /// What it says there.
     pub(super) quota: String,
-    /// One for each key, or one in all.
-    pub(super) each_key: bool,
     pub(super) allowed: u32,
-    pub(super) counted: Counted,
+    /// `None`: requests.
+    pub(super) unit: Option<&'r str>,
+    pub(super) counted: Counted<'r>,
 }
 
-impl Limit<'_> {
-    /// Whether it binds a rule.
-    pub(super) fn binds(&self, rule: &CheckedRule) -> bool {
-        if self.each_key { self.level.binds_per_key(rule) } else { self.level.binds_overall(rule) }
+/// Whom a limit binds.
+#[derive(Clone, Copy, Debug)]
+enum Binds<'r> {
+    /// All keys together.
+    All(Level<'r>),
+    /// Each key, but where it gives way those that have quotas of their own.
+    Each(Level<'r>, OwnQuotas),
+    /// One key under one rule.
+    Key(&'r str, &'r CheckedRule),
+}
+
+/// What quotas of a single key mean for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnQuotas {
+    /// They take its place.
+    Replace,
+    /// Nothing.
+    Leave,
+}
+
+/// How a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted<'r> {
+    /// An attempt counts from its start on, for a period.
+    FromStart(Duration),
+    /// An attempt counts from its start until a period after its end.
+    FromEnd(Duration),
+    /// An attempt counts from its start to its end, and as one, whatever it costs.
+    WhileRunning,
+    /// Each start is followed by so much time per unit of its cost.
+    Spaced(Duration),
+    /// A bucket, full at first, gets back the allowed number in each period.
+    Bucket { burst: u32, period: Duration },
+    /// A start counts from one midnight of a zone to the next.
+    Calendar(&'r str),
+}
+
+impl<'r> Limit<'r> {
+    /// Whose start it counts: nobody's, that of a key, or of all keys together.
+    pub(super) fn of<'s>(&self, rules: &Rules, start: &'s Start) -> Option<Option<&'s str>> {
+        let rule = rules.rule(&start.rule)?;
+        let key = Some(&*start.key);
+        match self.binds {
+            Binds::All(level) => level.binds_overall(rule).then_some(None),
+            Binds::Each(level, own) => {
+                let replaced = own == OwnQuotas::Replace && rules.key_quotas(&start.key, rule.name()).is_some();
+                (level.binds_per_key(rule) && !replaced).then_some(key)
+            }
+            Binds::Key(only, under) => (start.key == only && under.name() == rule.name()).then_some(key),
+        }
     }
 
     /// All limits of the rules.
-    pub(super) fn all(rules: &Rules, clock: Clock) -> Vec<Limit<'_>> {
+    pub(super) fn all(rules: &'r Rules, clock: Clock) -> Vec<Self> {
         let mut all = Vec::new();
         for level in rules.levels() {
-            let mut push = |field: &str, quota: String, each_key, allowed, counted| {
-                all.push(Limit { level, path: level.path(field), quota, each_key, allowed, counted });
+            let own = if matches!(level.whose, Whose::Rule(_)) { OwnQuotas::Replace } else { OwnQuotas::Leave };
+            for quota in level.overall() {
+                of_quota(&mut all, rules, quota, Binds::All(level), level.path("overall"), clock);
+            }
+            for quota in level.per_key() {
+                of_quota(&mut all, rules, quota, Binds::Each(level, own), level.path("per_key"), clock);
+            }
+            let mut cap = |binds, field: &str, quota: String, allowed| {
+                let (path, counted) = (level.path(field), Counted::WhileRunning);
+                all.push(Limit { binds, path, quota, allowed, unit: None, counted });
             };
-            for (field, quotas, each_key) in [("overall", level.overall(), false), ("per_key", level.per_key(), true)] {
-                for quota in quotas {
-                    push(field, quota.to_string(), each_key, quota.count(), window(rules, quota, clock));
-                }
+            if let Some(most) = level.concurrency() {
+                cap(Binds::All(level), "concurrency", most.to_string(), most);
             }
-            let caps =
-                [("concurrency", level.concurrency(), false), ("key_concurrency", level.key_concurrency(), true)];
-            for (field, cap, each_key) in caps {
-                if let Some(cap) = cap {
-                    push(field, cap.to_string(), each_key, cap, Counted::WhileRunning);
-                }
+            let each = Binds::Each(level, OwnQuotas::Leave);
+            if let Some(most) = level.key_concurrency() {
+                cap(each, "key_concurrency", most.to_string(), most);
+            } else if matches!(level.whose, Whose::Rule(rule) if rule.ordered()) {
+                cap(each, "ordered", "one at a time".to_owned(), 1);
             }
-            if let Whose::Rule(rule) = level.whose
-                && rule.ordered()
-                && level.key_concurrency().is_none()
-            {
-                push("ordered", "one at a time".to_owned(), true, 1, Counted::WhileRunning);
+        }
+        for key in rules.keys() {
+            for rule in rules {
+                for quota in rules.key_quotas(key, rule.name()).unwrap_or_default() {
+                    let path = Level::path_of_key(key, rule);
+                    of_quota(&mut all, rules, quota, Binds::Key(key, rule), path, clock);
+                }
             }
         }
         all
     }
 }
 
-/// How a quota counts at a clock.
-fn window(rules: &Rules, quota: &Quota, clock: Clock) -> Counted {
-    match quota.kind() {
-        QuotaKind::Window => {}
-    }
+/// What one quota limits, at a clock: even spacing is a window too.
+fn of_quota<'r>(
+    all: &mut Vec<Limit<'r>>,
+    rules: &'r Rules,
+    quota: &'r Quota,
+    binds: Binds<'r>,
+    path: String,
+    clock: Clock,
+) {
+    let mut push = |counted| {
+        let (path, shown) = (path.clone(), quota.to_string());
+        all.push(Limit { binds, path, quota: shown, allowed: quota.count(), unit: quota.own_unit(), counted });
+    };
     let margin = match clock {
         Clock::Own => quota.own_margin().unwrap_or_else(|| rules.margin()),
         Clock::Server => Duration::ZERO,
     };
     let period = quota.period().saturating_add(margin);
-    match (clock, quota.own_count_from().unwrap_or_else(|| rules.count_from())) {
-        (Clock::Own, CountFrom::Response) => Counted::FromEnd(period),
-        (Clock::Own, CountFrom::Start) | (Clock::Server, CountFrom::Start | CountFrom::Response) => {
-            Counted::FromStart(period)
+    let from = quota.own_count_from().unwrap_or_else(|| rules.count_from());
+    match (quota.kind(), clock, from) {
+        (QuotaKind::Window, Clock::Own, CountFrom::Response) => push(Counted::FromEnd(period)),
+        (QuotaKind::Window, Clock::Own, CountFrom::Start)
+        | (QuotaKind::Window | QuotaKind::Smooth, Clock::Server, CountFrom::Start | CountFrom::Response) => {
+            push(Counted::FromStart(period));
+        }
+        (QuotaKind::Smooth, Clock::Own, CountFrom::Start | CountFrom::Response) => {
+            push(Counted::FromStart(period));
+            // A window of one spaces by itself, and lets nothing off.
+            if quota.count() > 1 {
+                let nanos = period.as_nanos().div_ceil(u128::from(quota.count()));
+                push(Counted::Spaced(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))));
+            }
+        }
+        (QuotaKind::Bucket { burst }, Clock::Own, CountFrom::Start | CountFrom::Response) => {
+            push(Counted::Bucket { burst: *burst, period: quota.period() });
+        }
+        (QuotaKind::Bucket { .. }, Clock::Server, CountFrom::Start | CountFrom::Response) => {}
+        (QuotaKind::Calendar { zone }, Clock::Own | Clock::Server, CountFrom::Start | CountFrom::Response) => {
+            push(Counted::Calendar(zone));
         }
     }
 }

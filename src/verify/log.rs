@@ -1,70 +1,37 @@
-//! Counting: each attempt counts against a limit for a stretch of time, and all stretches are gone through in order.
+//! A log, limit by limit and key by key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Breach, Clock, Limit, Start};
+use super::breach::Breach;
+use super::limit::{Counted, Limit};
+use super::rates::{self, Overdraft};
+use super::start::Start;
+use super::stretches::{self, Stretch};
 use crate::rules::Rules;
 
-/// For how long an attempt counts against a limit.
+/// Whose clock wrote a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// From its start on, for a period.
-    FromStart(Duration),
-    /// From its start until a period after its end.
-    FromEnd(Duration),
-    /// From its start to its end, and as one, whatever it costs.
-    WhileRunning,
-}
-
-impl Counted {
-    /// The first instant at which it no longer counts. `None`: it still ran when the log ended.
-    fn until(self, start: &Start) -> Option<Duration> {
-        // A clock that went back during an attempt makes it none shorter than nothing.
-        let end = start.end.map(|end| end.max(start.at));
-        match self {
-            Self::FromStart(period) => Some(start.at.saturating_add(period)),
-            Self::FromEnd(period) => end.map(|end| end.saturating_add(period)),
-            Self::WhileRunning => end,
-        }
-    }
-
-    fn weight(self, start: &Start) -> u64 {
-        match self {
-            Self::FromStart(_) | Self::FromEnd(_) => start.cost.max(1).into(),
-            Self::WhileRunning => 1,
-        }
-    }
-
-    const fn within(self) -> Duration {
-        match self {
-            Self::FromStart(period) | Self::FromEnd(period) => period,
-            Self::WhileRunning => Duration::ZERO,
-        }
-    }
+pub(super) enum Clock {
+    /// The program's that sends.
+    Own,
+    /// The server's that receives.
+    Server,
 }
 
 /// What the log breaks: unknown rules first, then limit by limit in the order of the file, key by key and in time.
 pub(super) fn breaches(rules: &Rules, starts: &[Start], clock: Clock) -> Vec<Breach> {
     let mut breaches = unknown(rules, starts);
     for limit in Limit::all(rules, clock) {
-        let bound = |start: &&Start| rules.rule(&start.rule).is_some_and(|rule| limit.binds(rule));
         let mut of_keys: BTreeMap<Option<&str>, Vec<&Start>> = BTreeMap::new();
-        for start in starts.iter().filter(bound) {
-            of_keys.entry(limit.each_key.then_some(&*start.key)).or_default().push(start);
-        }
-        for (key, starts) in of_keys {
-            for (at, count) in excesses(&starts, limit.counted, limit.allowed.into()) {
-                breaches.push(Breach::TooMany {
-                    limit: limit.path.clone(),
-                    quota: limit.quota.clone(),
-                    key: key.map(str::to_owned),
-                    at,
-                    within: limit.counted.within(),
-                    count,
-                    allowed: limit.allowed,
-                });
+        for start in starts {
+            if let Some(key) = limit.of(rules, start) {
+                of_keys.entry(key).or_default().push(start);
             }
+        }
+        for (key, mut starts) in of_keys {
+            starts.sort_by_key(|start| start.at);
+            of_limit(&mut breaches, &limit, key, &starts);
         }
     }
     breaches
@@ -80,41 +47,42 @@ fn unknown(rules: &Rules, starts: &[Start]) -> Vec<Breach> {
     unknown.into_iter().map(breach).collect()
 }
 
-/// The stretches in which more than `allowed` counts, each by its worst instant and what counts then.
-fn excesses(starts: &[&Start], counted: Counted, allowed: u64) -> Vec<(Duration, u64)> {
-    /// What happens at one instant: what no longer counts goes before what begins to.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    enum Change {
-        Less(u64),
-        More(u64),
-    }
-    let mut changes = Vec::with_capacity(starts.len() * 2);
-    for start in starts {
-        let weight = counted.weight(start);
-        match counted.until(start) {
-            // It takes no time, so it is never there together with another.
-            Some(until) if until <= start.at => {}
-            Some(until) => changes.extend([(start.at, Change::More(weight)), (until, Change::Less(weight))]),
-            None => changes.push((start.at, Change::More(weight))),
+/// What the starts of one key, or of all, break of one limit. They are in order.
+fn of_limit(breaches: &mut Vec<Breach>, limit: &Limit<'_>, key: Option<&str>, starts: &[&Start]) {
+    let key = key.map(str::to_owned);
+    let names = || (limit.path.clone(), limit.quota.clone(), key.clone());
+    let too_many = |at, within, count, allowed| {
+        let (limit, quota, key) = names();
+        Breach::TooMany { limit, quota, key, at, within, count, allowed }
+    };
+    let too_early = |(at, due)| {
+        let (limit, quota, key) = names();
+        Breach::TooEarly { limit, quota, key, at, due }
+    };
+    let allowed = u64::from(limit.allowed);
+    let taken: Vec<(Duration, u64)> = starts.iter().map(|start| (start.at, start.took(limit.unit))).collect();
+    let within = match limit.counted {
+        Counted::FromStart(period) | Counted::FromEnd(period) => period,
+        Counted::WhileRunning => Duration::ZERO,
+        Counted::Spaced(interval) => {
+            breaches.extend(rates::too_early(&taken, interval).into_iter().map(too_early));
+            return;
         }
-    }
-    changes.sort_unstable();
-    let mut count = 0;
-    let mut worst: Option<(Duration, u64)> = None;
-    let mut found = Vec::new();
-    for (at, change) in changes {
-        match change {
-            Change::More(weight) => count += weight,
-            Change::Less(weight) => count -= weight,
+        Counted::Bucket { burst, period } => {
+            let found = rates::overdrafts(&taken, burst, limit.allowed, period).into_iter();
+            breaches.extend(found.map(|over: Overdraft| too_many(over.at, over.within, over.count, over.allowed)));
+            return;
         }
-        if count <= allowed {
-            found.extend(worst.take());
-        } else if worst.is_none_or(|(_, before)| count > before) {
-            worst = Some((at, count));
+        Counted::Calendar(zone) => {
+            let found = rates::days(&taken, allowed, zone).into_iter();
+            breaches.extend(found.map(|(at, into, count)| too_many(at, into, count, allowed)));
+            return;
         }
-    }
-    found.extend(worst);
-    found
+    };
+    let stretches = std::iter::zip(starts, &taken);
+    let stretches = stretches.filter_map(|(start, &(_, took))| Stretch::of(start, limit.counted, took));
+    let found = stretches::excesses(stretches, allowed).into_iter();
+    breaches.extend(found.map(|(at, count)| too_many(at, within, count, allowed)));
 }
 
 #[cfg(test)]
@@ -131,7 +99,7 @@ mod tests {
 
     fn found(rules: &str, starts: &[Start]) -> Vec<String> {
         let rules: Rules = rules.parse().unwrap_or_else(|findings| panic!("{findings}"));
-        super::super::verify(&rules, starts).iter().map(Breach::to_string).collect()
+        breaches(&rules, starts, Clock::Own).iter().map(Breach::to_string).collect()
     }
 
     #[test]
@@ -222,5 +190,55 @@ mod tests {
     fn the_longest_times_do_no_harm() {
         let log = [Start::new(Duration::MAX, "default", 1), Start::new(Duration::MAX, "default", 1)];
         assert_eq!(found("overall = '1/1s'", &log), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_unit_is_counted_of_those_who_take_of_it() {
+        let rules = "units = ['tokens']\noverall = ['2/1s', '100/1s tokens']";
+        let log = starts([(0, 0), (0, 0)]).map(|start| start.units("tokens", 51));
+        assert_eq!(found(rules, &log), ["`overall` 100/1s tokens: 102 in the 1s up to 0ns, 100 allowed"]);
+        assert_eq!(found(rules, &starts([(0, 0), (0, 0)])), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn smooth_is_a_window_and_a_spacing() {
+        let log = starts([(0, 0), (97, 97)]);
+        assert_eq!(found("overall = '10/1s smooth'", &log), ["`overall` 10/1s smooth: one at 97ms, due at 100ms"]);
+    }
+
+    #[test]
+    fn a_bucket_is_counted_since_it_was_full() {
+        let log = starts([(5_000, 0), (5_000, 0), (5_050, 0), (5_100, 0)]);
+        assert_eq!(
+            found("overall = '10/1s burst 2'", &log),
+            ["`overall` 10/1s burst 2: 3 in the 50ms up to 5.05s, 2 allowed"]
+        );
+    }
+
+    #[test]
+    fn a_key_with_quotas_of_its_own_is_not_counted_under_those_of_the_rule() {
+        let rules = "per_key = '3/1s'\n[rules]\ndefault = '1/1s'\n[keys.1]\ndefault = '2/1s'";
+        assert_eq!(found(rules, &starts([(0, 0), (0, 0)])), [] as [&str; 0]);
+        assert_eq!(
+            found(rules, &starts([(0, 0), (0, 0), (0, 0)])),
+            ["`keys.1.default` 2/1s, key 1: 3 in the 1s up to 0ns, 2 allowed"]
+        );
+        let other = starts([(0, 0), (0, 0)]).map(|start| Start { key: "2".to_owned(), ..start });
+        assert_eq!(found(rules, &other), ["`rules.default.per_key` 1/1s, key 2: 2 in the 1s up to 0ns, 1 allowed"]);
+    }
+
+    #[cfg(feature = "calendar")]
+    #[test]
+    fn a_calendar_day_ends_at_its_zones_midnight() {
+        // 1970-01-01 ended in Berlin at 23:00 UTC.
+        let log = [0, 22, 23, 24].map(|hours| Start::new(Duration::from_secs(hours * 3_600), "default", 1));
+        assert_eq!(found("overall = '2/day Europe/Berlin'", &log), [] as [&str; 0]);
+        assert_eq!(
+            found("overall = '1/day Europe/Berlin'", &log),
+            [
+                "`overall` 1/day Europe/Berlin: 2 in the 82800s up to 79200s, 1 allowed",
+                "`overall` 1/day Europe/Berlin: 2 in the 3600s up to 86400s, 1 allowed"
+            ]
+        );
     }
 }
