@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, Target, Why};
+use request_balancer::engine::{Claim, Entry, Nanos, NextStart, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -702,6 +702,19 @@ fn whoever_stood_behind_a_refused_request_goes_on_in_its_place() {
     assert_eq!((world.claim(first), world.scheduler.snapshot(world.now).waiting), (Claim::Unknown, 1));
     world.run_until(1_000);
     assert_eq!(world.starts_of(costly), [50]);
+}
+
+// The next start.
+
+#[test]
+fn who_stepped_out_is_not_ahead_of_a_newcomer() {
+    let mut world = World::new("per_key = '2/1s'");
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    world.back_off(first, 60_000);
+    let (rule, key) = (world.rule("default"), world.key(1));
+    assert_eq!(world.scheduler.next_start(world.now, rule, Some(key)), NextStart::Now);
+    let newcomer = world.enter("default", 1);
+    assert_eq!(world.starts_of(newcomer), [0]);
 }
 
 // Eviction.
