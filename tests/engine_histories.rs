@@ -80,6 +80,33 @@ fn a_busy_key_is_served_its_bulk_among_sixty_others_too() {
 }
 
 #[test]
+fn all_rules_of_a_key_take_turns_and_no_two_of_them_owe_it_to_each_other_for_ever() {
+    let mut world = World::new("per_key = '1/1s'\n[rules]\na = {}\nb = {}\nc = {}\nd = {}");
+    world.enter("a", 1);
+    world.enqueue_many("a", 1, 9);
+    world.enqueue_many("d", 1, 10);
+    let once = [world.enqueue("b", 1), world.enqueue("c", 1)];
+    world.turn();
+    world.run_until(60_000);
+    // `a` was served before the others came, and again before one of them had let it pass.
+    assert_eq!(once.map(|number| world.starts_of(number)[0]), [3_000, 4_000]);
+}
+
+#[test]
+fn urgent_rules_of_a_key_do_not_owe_it_to_each_other_past_a_less_urgent_one() {
+    // Two lanes and a share of 1/6: four urgent starts may go past the bulk one, whichever rules they are of.
+    let mut world = World::new(&TWO_LANES.replace("urgent = {}", "urgent = {}\nalso = {}\nthird = {}"));
+    for rule in ["urgent", "also", "third"] {
+        world.enqueue_many(rule, 1, 20);
+    }
+    world.enqueue_many("bulk", 1, 3);
+    world.turn();
+    world.run_until(120_000);
+    let bulk = world.starts("bulk", 1);
+    assert!(bulk[0] <= 6_000 && bulk[1] <= bulk[0] + 7_000 && bulk[2] <= bulk[1] + 7_000, "{bulk:?}");
+}
+
+#[test]
 fn what_is_owed_is_given_up_when_its_owner_leaves() {
     let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}");
     world.enqueue_many("a", 1, 3);

@@ -188,6 +188,8 @@ pub(super) enum QueueState {
     Parked { until: Instant },
     /// Until an event of its key re-decides it.
     Blocked,
+    /// Until a sibling has had what is owed to it. It keeps its place: its ticket and what it may still start.
+    Yielding,
 }
 
 impl Queue {

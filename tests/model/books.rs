@@ -87,6 +87,8 @@ pub(crate) struct Books {
     pub(crate) now: u64,
     pub(crate) grants: u64,
     pub(crate) shares: Shares,
+    /// The order of grants is not known at the moment.
+    pub(crate) blind: bool,
     /// Events that may let something start earlier than it seemed: releases, refunds, refusals.
     pub(crate) loosened: u64,
     /// Attempts that ended.
@@ -110,6 +112,7 @@ impl Books {
             now: 0,
             grants: 0,
             shares: Shares::default(),
+            blind: false,
             loosened: 0,
             ends: 0,
             key_used: BTreeMap::new(),

@@ -241,7 +241,9 @@ impl Owner {
         if entry.at_once {
             self.books.advance();
         }
-        let others = !self.scheduler.take_wakes().is_empty();
+        // Those who were woken were granted before it or after it.
+        let others = entry.at_once && !self.scheduler.take_wakes().is_empty();
+        self.books.blind = others;
         let prompt = self.hear()?;
         self.joining = None;
         if let Ok(Some(victim)) = displaced
@@ -251,11 +253,9 @@ impl Owner {
             return Err(format!("#{victim} was not displaced"));
         }
         if let Enter::Started(_) = entered {
-            if others {
-                // Before or after it.
-                self.books.shares.reset();
-            }
+            self.books.blind = others;
             self.granted(number)?;
+            self.books.blind = false;
             self.started(number)?;
         } else if entry.at_once && self.books.requests[number].stage != Stage::Gone {
             self.repoll(number)?;
@@ -342,7 +342,7 @@ impl Owner {
                 if stage == Stage::Asleep {
                     self.books.requests[number].stage = Stage::Queued;
                     self.books.advance();
-                    self.books.shares.reset();
+                    self.books.blind = true;
                     self.granted(number)?;
                 }
                 self.started(number)?;
@@ -436,6 +436,9 @@ impl Owner {
                     return Err(format!("#{number} woken as {:?}", request.stage));
                 }
             }
+        }
+        if std::mem::take(&mut self.books.blind) {
+            self.books.shares.reset();
         }
         Ok(prompt)
     }

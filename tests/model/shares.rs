@@ -81,6 +81,10 @@ impl Books {
         if self.requests.iter().any(|request| request.entry.cost > 1) {
             return Ok(());
         }
+        if self.blind || self.requests.iter().any(|request| request.stage == Stage::Perhaps) {
+            self.shares.reset();
+            return Ok(());
+        }
         let waiting = self.waiting_queues();
         let ready: Vec<QueueId> = waiting
             .iter()
