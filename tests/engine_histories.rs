@@ -391,6 +391,19 @@ fn a_late_timer_is_caught_up_by_the_pace() {
     assert!(last <= 10_300, "{last}");
 }
 
+#[test]
+fn a_heavier_rule_of_a_key_does_not_take_every_paced_start() {
+    let mut world = World::new(
+        "per_key = '10/1s'\n[rules]\nurgent = {}\nheavy = { priority = 2, weight = 3 }\nlight = { priority = 2 }",
+    );
+    world.enqueue_many("light", 1, 3);
+    world.enqueue_many("heavy", 1, 20);
+    world.turn();
+    world.run_until(10_000);
+    assert_eq!(world.starts("light", 1), [0, 200, 400]);
+    assert_eq!(world.starts("heavy", 1)[..5], [100, 300, 500, 600, 700]);
+}
+
 // Starting at once.
 
 #[test]

@@ -376,6 +376,11 @@ impl<W> Scheduler<W> {
         self.note_passed(id);
         let queue = &mut self.queues[id];
         queue.credit -= cost;
+        if !self.plan.rules[usize::from(queue.rule)].key_pace.is_empty() {
+            // It may not start again now, and must not be the first of its key to be told so: it would be the first to
+            // come back.
+            queue.credit = 0;
+        }
         if queue.waiting.is_empty() {
             queue.state = QueueState::Idle;
             self.leave_ring(id);
