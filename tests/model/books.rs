@@ -354,6 +354,7 @@ impl Books {
             others.into_iter().for_each(|other| self.requests[other].lease = None);
         }
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
         Ok(())
     }
 
@@ -379,6 +380,7 @@ impl Books {
         request.ends_at = Some(now + ends);
         request.starts += 1;
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
         for limit in self.limits.iter().filter(|limit| limit.binds[rule]) {
             let used = limit.used(&self.attempts, key, self.now);
             if used > limit.count {
@@ -425,6 +427,7 @@ impl Books {
         request.ends_at = None;
         let (rule, key) = (request.entry.rule, request.entry.key);
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
     }
 
     /// All starts: rule, key, cost, when.

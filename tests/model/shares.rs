@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::books::{Books, Stage, Wrong};
+use super::books::{Books, Obstacle, Stage, Wrong};
 
 /// A rule and a key.
 pub(crate) type QueueId = (usize, u64);
@@ -99,6 +99,24 @@ impl Books {
         }
         self.count_lanes(served, &ready)?;
         self.count_siblings(served, &waiting)
+    }
+
+    /// Forgets what was counted of a queue that is no longer ready, were it only for a moment: it lost its place.
+    pub(crate) fn forget_unready(&mut self, queue: QueueId) {
+        let own_affairs = |obstacle: &Obstacle| match obstacle {
+            Obstacle::Paused | Obstacle::Until(_) => true,
+            Obstacle::Full { limit, .. } => self.limits[*limit].each_key,
+        };
+        let head = self.head(queue.0, queue.1);
+        if head.is_none_or(|head| self.obstacles(head, true).iter().any(own_affairs)) {
+            self.shares.pairs.retain(|&(a, b), _| a != queue && b != queue);
+            self.shares.turns.remove(&queue);
+        }
+        let lane = self.spec.rules[queue.0].lane;
+        let in_lane = |rule: usize| self.spec.rules[rule].lane == lane;
+        if !self.requests.iter().any(|request| request.stage.in_line() && in_lane(request.entry.rule)) {
+            self.shares.bypassed.remove(&lane);
+        }
     }
 
     /// Whether a key has requests of several rules.
@@ -203,8 +221,8 @@ impl Books {
             let alone = self.requests.iter().all(|request| request.entry.key == served.1);
             let only_siblings = self.head(queue.0, queue.1).is_some_and(|head| {
                 self.obstacles(head, true).iter().all(|obstacle| match obstacle {
-                    super::books::Obstacle::Full { limit, .. } => shares(&self.limits[*limit]),
-                    super::books::Obstacle::Paused | super::books::Obstacle::Until(_) => false,
+                    Obstacle::Full { limit, .. } => shares(&self.limits[*limit]),
+                    Obstacle::Paused | Obstacle::Until(_) => false,
                 })
             });
             let allowance = self.spec.lanes[self.spec.rules[queue.0].lane].allowance(lanes);
