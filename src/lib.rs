@@ -9,6 +9,7 @@ mod rules;
 mod runtime;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod verify;
 
 pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
 #[cfg(feature = "tokio")]
@@ -25,6 +26,7 @@ pub use runtime::{
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};
+pub use verify::{Breach, Start, verify, verify_arrivals};
 
 /// The README's example is compiled and run like any other.
 #[cfg(all(doctest, feature = "tokio"))]

@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, Target, Why};
+use request_balancer::engine::{Claim, Entry, Nanos, NextStart, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -77,6 +77,33 @@ fn a_busy_key_is_served_its_bulk_among_sixty_others_too() {
     // Its lane's ring has 61 queues and nine starts of ten: it is refused at its turn after seven seconds at the
     // latest, with passed >= 4, and gets the key's next room but one.
     assert!(world.starts_of(bulk)[0] <= 13_000, "{:?}", world.starts_of(bulk));
+}
+
+#[test]
+fn all_rules_of_a_key_take_turns_and_no_two_of_them_owe_it_to_each_other_for_ever() {
+    let mut world = World::new("per_key = '1/1s'\n[rules]\na = {}\nb = {}\nc = {}\nd = {}");
+    world.enter("a", 1);
+    world.enqueue_many("a", 1, 9);
+    world.enqueue_many("d", 1, 10);
+    let once = [world.enqueue("b", 1), world.enqueue("c", 1)];
+    world.turn();
+    world.run_until(60_000);
+    // `a` was served before the others came, and again before one of them had let it pass.
+    assert_eq!(once.map(|number| world.starts_of(number)[0]), [3_000, 4_000]);
+}
+
+#[test]
+fn urgent_rules_of_a_key_do_not_owe_it_to_each_other_past_a_less_urgent_one() {
+    // Two lanes and a share of 1/6: four urgent starts may go past the bulk one, whichever rules they are of.
+    let mut world = World::new(&TWO_LANES.replace("urgent = {}", "urgent = {}\nalso = {}\nthird = {}"));
+    for rule in ["urgent", "also", "third"] {
+        world.enqueue_many(rule, 1, 20);
+    }
+    world.enqueue_many("bulk", 1, 3);
+    world.turn();
+    world.run_until(120_000);
+    let bulk = world.starts("bulk", 1);
+    assert!(bulk[0] <= 6_000 && bulk[1] <= bulk[0] + 7_000 && bulk[2] <= bulk[1] + 7_000, "{bulk:?}");
 }
 
 #[test]
@@ -362,6 +389,19 @@ fn a_late_timer_is_caught_up_by_the_pace() {
     let last = (0..1_000).map(|key| world.starts("broadcast", key)[0]).max().expect("a start");
     // 10 ms apart; two of a hundred are left to the urgent lane.
     assert!(last <= 10_300, "{last}");
+}
+
+#[test]
+fn a_heavier_rule_of_a_key_does_not_take_every_paced_start() {
+    let mut world = World::new(
+        "per_key = '10/1s'\n[rules]\nurgent = {}\nheavy = { priority = 2, weight = 3 }\nlight = { priority = 2 }",
+    );
+    world.enqueue_many("light", 1, 3);
+    world.enqueue_many("heavy", 1, 20);
+    world.turn();
+    world.run_until(10_000);
+    assert_eq!(world.starts("light", 1), [0, 200, 400]);
+    assert_eq!(world.starts("heavy", 1)[..5], [100, 300, 500, 600, 700]);
 }
 
 // Starting at once.
@@ -702,6 +742,19 @@ fn whoever_stood_behind_a_refused_request_goes_on_in_its_place() {
     assert_eq!((world.claim(first), world.scheduler.snapshot(world.now).waiting), (Claim::Unknown, 1));
     world.run_until(1_000);
     assert_eq!(world.starts_of(costly), [50]);
+}
+
+// The next start.
+
+#[test]
+fn who_stepped_out_is_not_ahead_of_a_newcomer() {
+    let mut world = World::new("per_key = '2/1s'");
+    let first = world.enter_as("default", 1, Manner::Runs, Entry::default());
+    world.back_off(first, 60_000);
+    let (rule, key) = (world.rule("default"), world.key(1));
+    assert_eq!(world.scheduler.next_start(world.now, rule, Some(key)), NextStart::Now);
+    let newcomer = world.enter("default", 1);
+    assert_eq!(world.starts_of(newcomer), [0]);
 }
 
 // Eviction.

@@ -1,12 +1,13 @@
 //! Random histories under random rules, the machine against a slow model. The seed is printed on failure.
 //!
-//! `HISTORIES=1000000` runs that many; `SEED=17` begins with that one.
+//! `HISTORIES=1000000` goes through that many, `SEED=17` begins with that one.
 
 mod model;
 
 use model::generate::{Flavour, history};
 use model::history::History;
 use model::random::Random;
+use model::shares::Largest;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
@@ -21,24 +22,24 @@ fn random_history(seed: u64) -> History {
 #[test]
 fn nothing_goes_wrong_in_random_histories() {
     let first = number("SEED").unwrap_or(0);
-    let mut starts = 0;
-    let mut ops = 0;
-    let quiet = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
+    let (mut ops, mut starts, mut turns) = (0, 0, 0);
+    let mut largest = Largest::default();
     for seed in first..first + number("HISTORIES").unwrap_or(2_000) {
         let history = random_history(seed);
+        let owner = model::run_or_shrink(seed, &history, model::run);
         ops += history.ops.len();
-        match model::run(&history) {
-            Ok(owner) => starts += owner.books.attempts.len(),
-            Err(wrong) => {
-                let smaller = model::shrink::shrink(&history, |history| model::run(history).is_err());
-                let why = model::run(&smaller).err().unwrap_or_default();
-                std::panic::set_hook(quiet);
-                panic!("seed {seed}: {wrong}\n\nsmallest history found: {why}\n{smaller}");
-            }
+        starts += owner.books.attempts.len();
+        turns += owner.turns;
+        largest = largest.and(owner.books.shares.largest);
+        if seed % 16 == 0 {
+            let again = model::run_or_shrink(seed, &history, model::run);
+            assert_eq!(
+                again.books.log(),
+                owner.books.log(),
+                "seed {seed}: the same history went another way\n{history}"
+            );
         }
     }
-    std::panic::set_hook(quiet);
-    println!("{ops} operations, {starts} starts");
-    assert!(starts > 0);
+    println!("{ops} operations, {turns} turns, {starts} starts; largest values seen: {largest:#?}");
+    assert!(starts > 0 && largest.pairs > 0 && largest.turns > 0 && largest.bypasses > 0 && largest.siblings > 0);
 }

@@ -119,6 +119,26 @@ impl Lane {
         ring.head = id;
     }
 
+    /// Puts a queue that kept its ticket where that belongs. It was first in the lane when it left: only those that were
+    /// put in front since are before it.
+    pub(super) fn push_back_in(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32) {
+        let ticket = queues[id].ticket;
+        let (mut prev, mut next) = (NIL, ring.head);
+        while next != NIL && queues[next].ticket < ticket {
+            (prev, next) = (next, queues[next].ring.next);
+        }
+        self.ready += usize::from(ring.head == NIL);
+        let queue = &mut queues[id];
+        queue.state = QueueState::Ready;
+        queue.ring = Links { prev, next };
+        if prev == NIL {
+            ring.head = id
+        } else {
+            queues[prev].ring.next = id
+        }
+        if next == NIL { ring.tail = id } else { queues[next].ring.prev = id }
+    }
+
     /// Takes a queue out of its ring; the caller says where it stands now.
     pub(super) fn unlink(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32) {
         let Links { prev, next } = std::mem::replace(&mut queues[id].ring, Links::NONE);

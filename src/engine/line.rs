@@ -132,8 +132,8 @@ impl<W> Scheduler<W> {
         match queues[queue].state {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
-            QueueState::Blocked if is_first => self.make_ready(queue),
-            QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked => {}
+            QueueState::Blocked | QueueState::Yielding if is_first => self.make_ready(queue),
+            QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked | QueueState::Yielding => {}
         }
     }
 
@@ -256,14 +256,14 @@ impl<W> Scheduler<W> {
 
     /// Puts the blocked queues of a key in their rings again, the one that was just served last.
     pub(super) fn redecide_blocked(&mut self, served: u32) {
-        self.redecide(served, |state| matches!(state, QueueState::Blocked));
+        self.redecide(served, |state| matches!(state, QueueState::Blocked | QueueState::Yielding));
     }
 
     /// Puts all waiting queues of a key in their rings again.
     pub(super) fn redecide_all(&mut self, key: u32) {
         let first = self.keys[key].queues;
         if first != NIL {
-            self.redecide(first, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
+            self.redecide(first, |state| !matches!(state, QueueState::Ready | QueueState::Idle));
         }
     }
 
@@ -284,7 +284,8 @@ impl<W> Scheduler<W> {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
     }
 
-    /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it.
+    /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it, in its old place if it
+    /// left that to a sibling, else last.
     pub(super) fn make_ready(&mut self, queue: u32) {
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
@@ -292,6 +293,8 @@ impl<W> Scheduler<W> {
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
+        } else if queues[queue].state == QueueState::Yielding {
+            lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
         }
@@ -324,7 +327,9 @@ impl<W> Scheduler<W> {
             if affected(state) {
                 match state {
                     QueueState::Parked { .. } => self.unpark(queue),
-                    QueueState::Blocked | QueueState::Idle | QueueState::Ready => self.make_ready(queue),
+                    QueueState::Blocked | QueueState::Yielding | QueueState::Idle | QueueState::Ready => {
+                        self.make_ready(queue);
+                    }
                 }
             }
             if queue == served {
@@ -342,8 +347,12 @@ impl<W> Scheduler<W> {
             // The next one may not have to wait as long.
             match queues[queue].state {
                 QueueState::Parked { .. } if was_first => self.unpark(queue),
-                QueueState::Blocked if was_first => self.make_ready(queue),
-                QueueState::Parked { .. } | QueueState::Blocked | QueueState::Ready | QueueState::Idle => {}
+                QueueState::Blocked | QueueState::Yielding if was_first => self.make_ready(queue),
+                QueueState::Parked { .. }
+                | QueueState::Blocked
+                | QueueState::Yielding
+                | QueueState::Ready
+                | QueueState::Idle => {}
             }
             return;
         }
@@ -354,7 +363,7 @@ impl<W> Scheduler<W> {
                 let Self { timers, requests, queues, .. } = self;
                 timers.note_stale(|at, due| is_live(requests, queues, at, due));
             }
-            QueueState::Blocked | QueueState::Idle => {}
+            QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
         }
         self.queues[queue].state = QueueState::Idle;
         self.queues[queue].passed = 0;

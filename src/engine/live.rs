@@ -253,7 +253,7 @@ impl<W> Scheduler<W> {
         while queue != NIL {
             match self.queues[queue].state {
                 QueueState::Ready => self.leave_ring(queue),
-                QueueState::Parked { .. } | QueueState::Blocked | QueueState::Idle => {}
+                QueueState::Parked { .. } | QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
             }
             let record = &mut self.queues[queue];
             record.owed = false;

@@ -4,6 +4,8 @@
 //! always quicker. So each start of a sibling while it waits is counted, and once they are enough, the key's next room is
 //! its own: the siblings that draw on the same limits leave it to it, and it goes to the front of its ring.
 
+use std::cmp::Reverse;
+
 use super::cost::Costs;
 use super::limit::{Ask, Spec};
 use super::plan::LimitSpec;
@@ -38,13 +40,50 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// The key's next room is nobody's in particular any more: its queues decide anew.
+    /// The key's next room is no longer that of a queue: it goes to the one that was refused for it and let most pass
+    /// beyond its patience, if there is one. All decide anew.
     pub(super) fn clear_owed(&mut self, queue: u32) {
         let Self { queues, keys, .. } = self;
         let record = &mut queues[queue];
         record.owed = false;
         keys[record.key].owed -= 1;
-        self.redecide(queue, |state| matches!(state, QueueState::Blocked | QueueState::Parked { .. }));
+        if let Some(next) = self.next_owed(queue) {
+            self.owe(next);
+        }
+        self.redecide(queue, |state| !matches!(state, QueueState::Ready | QueueState::Idle));
+    }
+
+    fn next_owed(&self, queue: u32) -> Option<u32> {
+        let mut longest: Option<(u32, Reverse<i64>, u32)> = None;
+        let mut sibling = self.queues[queue].sibling;
+        while sibling != queue {
+            let record = &self.queues[sibling];
+            if record.state == QueueState::Yielding
+                && let Some(beyond) = self.patience(sibling).and_then(|need| record.passed.checked_sub(need))
+                && longest.is_none_or(|(most, first, _)| (beyond, Reverse(record.ticket)) > (most, first))
+                && !self.has_owed_sibling(sibling)
+            {
+                longest = Some((beyond, Reverse(record.ticket), sibling));
+            }
+            sibling = record.sibling;
+        }
+        longest.map(|(.., sibling)| sibling)
+    }
+
+    /// Whether room of the key is owed to another queue that draws on the same limits.
+    fn has_owed_sibling(&self, queue: u32) -> bool {
+        let Queue { key, rule, mut sibling, .. } = self.queues[queue];
+        if self.keys[key].owed == 0 {
+            return false;
+        }
+        while sibling != queue {
+            let record = &self.queues[sibling];
+            if record.owed && self.plan.common_key_limits(record.rule, rule).next().is_some() {
+                return true;
+            }
+            sibling = record.sibling;
+        }
+        false
     }
 
     /// Refuses what would take the room that is owed to a sibling.
@@ -71,7 +110,7 @@ impl<W> Scheduler<W> {
                     }
                     if states[limit].ask(Spec::new(kind, days), now, owed, 0) != Ask::Room {
                         // It waits for this one, and the next room in it is its own.
-                        return Err(Refusal::Event);
+                        return Err(Refusal::Owed);
                     }
                     both = both.and(states[limit].ask(Spec::new(kind, days), now, own.saturating_add(owed), 0));
                 }
@@ -136,7 +175,7 @@ impl<W> Scheduler<W> {
         while sibling != id {
             let record = &self.queues[sibling];
             let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.state == QueueState::Blocked
+            if record.state == QueueState::Yielding
                 && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
             {
                 self.clear_owed(id);

@@ -82,10 +82,11 @@ impl Links {
 pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
+    pub(super) len: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0 };
 
     pub(super) const fn is_empty(self) -> bool {
         self.head == NIL
@@ -97,6 +98,7 @@ impl List {
 
     /// Inserts `id` before `next`, or last if that is [`NIL`].
     pub(super) fn insert_before<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32, next: u32) {
+        self.len += 1;
         let prev = if next == NIL { self.tail } else { requests[next].links.prev };
         requests[id].links = Links { prev, next };
         if prev == NIL {
@@ -119,9 +121,11 @@ impl List {
         requests[other.tail].links.next = self.head;
         requests[self.head].links.prev = other.tail;
         self.head = other.head;
+        self.len += other.len;
     }
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        self.len -= 1;
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
         if prev == NIL {
             self.head = next
@@ -184,6 +188,8 @@ pub(super) enum QueueState {
     Parked { until: Instant },
     /// Until an event of its key re-decides it.
     Blocked,
+    /// Until a sibling has had what is owed to it. It keeps its place: its ticket and what it may still start.
+    Yielding,
 }
 
 impl Queue {

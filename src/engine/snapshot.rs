@@ -122,8 +122,8 @@ impl<W> Scheduler<W> {
         }
         if let Some(queue) = queue {
             held = held.max(self.queues[queue].hold);
-            // What is granted is outstanding in the limits already.
-            ahead = self.queued(queue);
+            // What is granted is outstanding in the limits already, and who stepped out is passed.
+            ahead = self.queues[queue].waiting.len.into();
         }
         let Self { plan, queues, keys, shared, days, .. } = self;
         let rule = &plan.rules[position];
@@ -180,18 +180,6 @@ impl<W> Scheduler<W> {
                     rule_of(other).shared.iter().any(|also| also.limit == bound.limit)
                 })
             })
-    }
-
-    /// Requests of a queue that wait for a grant, the stepped out ones not counted.
-    fn queued(&self, queue: u32) -> u64 {
-        let queue = &self.queues[queue];
-        let mut granted = 0;
-        let mut index = queue.granted.head;
-        while index != NIL {
-            granted += 1;
-            index = self.requests[index].links.next;
-        }
-        u64::from(queue.in_line) - granted
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Refusal {
     Until(Instant),
     /// Not before an event of its key.
     Event,
+    /// Not before a sibling has had what is owed to it.
+    Owed,
     /// Its siblings used up the key's room, and did so often enough.
     Passed(Ask),
 }
@@ -337,6 +339,7 @@ impl<W> Scheduler<W> {
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event => self.queues[id].state = QueueState::Blocked,
+            Refusal::Owed => self.queues[id].state = QueueState::Yielding,
             Refusal::Passed(ask) => {
                 self.owe(id);
                 match ask {
@@ -373,6 +376,11 @@ impl<W> Scheduler<W> {
         self.note_passed(id);
         let queue = &mut self.queues[id];
         queue.credit -= cost;
+        if !self.plan.rules[usize::from(queue.rule)].key_pace.is_empty() {
+            // It may not start again now, and must not be the first of its key to be told so: it would be the first to
+            // come back.
+            queue.credit = 0;
+        }
         if queue.waiting.is_empty() {
             queue.state = QueueState::Idle;
             self.leave_ring(id);

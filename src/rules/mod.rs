@@ -12,6 +12,7 @@ mod check;
 mod compile;
 mod duration;
 mod finding;
+mod levels;
 mod model;
 mod own;
 mod quota;
@@ -23,6 +24,7 @@ mod write;
 
 pub use builder::{Lane, NamedLimit, Rule, RulesBuilder};
 pub use finding::{Finding, FindingCode, Findings, Severity};
+pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use request_balancer::engine::{RequestId, Why};
+use request_balancer::engine::{NextStart, RequestId, Why};
 
 use super::history::{Entry, Target};
 use super::limits::{Attempt, Limit};
+use super::shares::Shares;
 use super::spec::Spec;
 
 /// What is wrong, in words.
@@ -31,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) claims_at: Option<u64>,
     /// When its attempt ends.
     pub(crate) ends_at: Option<u64>,
+    /// What the machine said of its start before it entered, and how many loosening events and ends there were then.
+    pub(crate) foretold: (NextStart, u64, u64),
     /// Times its owner was told how it ended.
     pub(crate) answers: u32,
 }
@@ -83,6 +86,13 @@ pub(crate) struct Books {
     pub(crate) closed: bool,
     pub(crate) now: u64,
     pub(crate) grants: u64,
+    pub(crate) shares: Shares,
+    /// The order of grants is not known at the moment.
+    pub(crate) blind: bool,
+    /// Events that may let something start earlier than it seemed: releases, refunds, refusals.
+    pub(crate) loosened: u64,
+    /// Attempts that ended.
+    pub(crate) ends: u64,
     /// When a key was last used.
     pub(crate) key_used: BTreeMap<u64, u64>,
 }
@@ -101,6 +111,10 @@ impl Books {
             closed: false,
             now: 0,
             grants: 0,
+            shares: Shares::default(),
+            blind: false,
+            loosened: 0,
+            ends: 0,
             key_used: BTreeMap::new(),
             spec: spec.clone(),
         }
@@ -247,6 +261,7 @@ impl Books {
     }
 
     pub(crate) fn release(&mut self, target: Target) {
+        self.loosened += 1;
         match target {
             Target::Overall => self.hold = 0,
             Target::Rule(rule) => self.rule_holds[rule] = 0,
@@ -261,6 +276,7 @@ impl Books {
             let request = &mut self.requests[number];
             match request.stage {
                 Stage::Granted if request.lease.is_some_and(|lease| lease <= self.now) => {
+                    self.loosened += 1;
                     request.stage = Stage::Asleep;
                     request.slept = true;
                     request.lease = None;
@@ -320,6 +336,9 @@ impl Books {
                 return Err(format!("#{number} granted before #{passed} of its queue"));
             }
             self.nothing_in_the_way(number)?;
+            self.count_grant(number)?;
+        } else {
+            self.shares.reset();
         }
         self.grants += 1;
         let grants = self.grants;
@@ -335,6 +354,7 @@ impl Books {
             others.into_iter().for_each(|other| self.requests[other].lease = None);
         }
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
         Ok(())
     }
 
@@ -344,6 +364,9 @@ impl Books {
         let (rule, key, cost) = (request.entry.rule, request.entry.key, request.entry.cost);
         if request.stage == Stage::Granted && self.first_granted(rule, key) != Some(number) {
             return Err(format!("#{number} started before one granted earlier in its queue"));
+        }
+        if request.starts == 0 {
+            self.as_foretold(number)?;
         }
         let attempt = self.attempts.len();
         self.attempts.push(Attempt { rule, key, cost, start: self.now, end: None });
@@ -357,6 +380,7 @@ impl Books {
         request.ends_at = Some(now + ends);
         request.starts += 1;
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
         for limit in self.limits.iter().filter(|limit| limit.binds[rule]) {
             let used = limit.used(&self.attempts, key, self.now);
             if used > limit.count {
@@ -366,16 +390,35 @@ impl Books {
         Ok(())
     }
 
+    /// The machine's lower bound for a start holds unless something let go meanwhile that did not have to.
+    fn as_foretold(&self, number: usize) -> Result<(), Wrong> {
+        let (foretold, loosened, ends) = self.requests[number].foretold;
+        if loosened != self.loosened {
+            return Ok(());
+        }
+        let right = match foretold {
+            NextStart::Now => true,
+            NextStart::At(at) => self.now >= at.as_nanos(),
+            NextStart::WhenOneEnds => self.ends > ends,
+            NextStart::Never => false,
+        };
+        if right { Ok(()) } else { Err(format!("#{number} started before it was foretold: {foretold:?}")) }
+    }
+
     /// A request's attempt ended.
     pub(crate) fn ended(&mut self, number: usize) {
         if let Stage::Running(attempt) = self.requests[number].stage {
             self.attempts[attempt].end = Some(self.now);
+            self.ends += 1;
         }
         self.requests[number].ends_at = None;
     }
 
     /// A request left, wherever it stood.
     pub(crate) fn left(&mut self, number: usize, stage: Stage) {
+        if self.requests[number].stage.in_line() {
+            self.loosened += 1;
+        }
         self.key_used.insert(self.requests[number].entry.key, self.now);
         let request = &mut self.requests[number];
         request.stage = stage;
@@ -384,6 +427,13 @@ impl Books {
         request.ends_at = None;
         let (rule, key) = (request.entry.rule, request.entry.key);
         self.begin_lease(rule, key);
+        self.forget_unready((rule, key));
+    }
+
+    /// All starts: rule, key, cost, when.
+    pub(crate) fn log(&self) -> Vec<(usize, u64, u64, u64, Option<u64>)> {
+        let line = |attempt: &Attempt| (attempt.rule, attempt.key, attempt.cost, attempt.start, attempt.end);
+        self.attempts.iter().map(line).collect()
     }
 
     pub(crate) fn words(&self, obstacles: &[Obstacle]) -> String {

@@ -23,6 +23,9 @@ impl Books {
             }
         }
         self.resolve();
+        let queues: BTreeSet<(usize, u64)> =
+            self.requests.iter().map(|request| (request.entry.rule, request.entry.key)).collect();
+        queues.into_iter().for_each(|queue| self.forget_unready(queue));
     }
 
     /// Behind no grant nothing can have been granted without being woken.

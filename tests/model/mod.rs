@@ -11,6 +11,7 @@ pub(crate) mod judge;
 pub(crate) mod limits;
 pub(crate) mod owner;
 pub(crate) mod random;
+pub(crate) mod shares;
 pub(crate) mod shrink;
 pub(crate) mod spec;
 
@@ -31,4 +32,18 @@ pub(crate) fn run(history: &History) -> Result<Owner, Wrong> {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         Err(format!("panic: {}", text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?")))
     })
+}
+
+/// Goes through a history; if it goes wrong, panics with the smallest one found that does.
+pub(crate) fn run_or_shrink<T>(seed: u64, history: &History, run: impl Fn(&History) -> Result<T, Wrong>) -> T {
+    let wrong = match run(history) {
+        Ok(owner) => return owner,
+        Err(wrong) => wrong,
+    };
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let smaller = shrink::shrink(history, |history| run(history).is_err());
+    let why = run(&smaller).err().unwrap_or_default();
+    std::panic::set_hook(hook);
+    panic!("seed {seed}: {wrong}\n\nsmallest history found: {why}\n{smaller}")
 }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use request_balancer::Rules;
 use request_balancer::engine::{
-    self, Claim, Enter, Instant, KeyId, Nanos, Plan, RequestId, RuleId, Scheduler, Turned, Why,
+    self, Claim, Enter, Instant, KeyId, Nanos, NextStart, Plan, RequestId, RuleId, Scheduler, Turned, Why,
 };
+use request_balancer::{Rules, Start};
 
 use super::books::{Books, Request, Stage, Wrong};
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
+use super::limits::Kind;
 use super::spec::MS;
 
 /// Turns in one instant after which the machine is said to run in circles.
@@ -20,8 +22,10 @@ const KEPT: u64 = 2_000 * MS;
 
 pub(crate) struct Owner {
     pub(crate) scheduler: Scheduler<usize>,
+    rules: Rules,
     pub(crate) books: Books,
     pub(crate) keys: BTreeMap<u64, KeyId>,
+    pub(crate) turns: u64,
     labels: BTreeMap<u32, usize>,
     /// Something was put in line without a turn.
     dirty: bool,
@@ -49,9 +53,11 @@ impl Owner {
             ..(*rules.plan()).clone()
         };
         Ok(Self {
+            rules,
             scheduler: Scheduler::new(Arc::new(plan)),
             books: Books::new(&history.spec),
             keys: BTreeMap::new(),
+            turns: 0,
             labels: BTreeMap::new(),
             dirty: false,
             draining: false,
@@ -166,6 +172,7 @@ impl Owner {
 
     fn turn(&mut self) -> Result<(), Wrong> {
         self.dirty = false;
+        self.turns += 1;
         self.scheduler.dispatch(at(self.books.now));
         self.settled()
     }
@@ -193,6 +200,8 @@ impl Owner {
         } else {
             Ok(None)
         };
+        let foretold = self.scheduler.next_start(at(now), rule_id(rule), Some(id));
+        self.would_deadlock(entry, id)?;
         let entered = if entry.at_once {
             self.scheduler.enter(at(now), id, rule_id(rule), asked)
         } else {
@@ -219,6 +228,7 @@ impl Owner {
         let Ok(entered) = entered else { return Ok(()) };
         let (Enter::Started(request) | Enter::Waiting(request)) = entered;
         let number = self.remember(request, entry, not_before, deadline);
+        self.books.requests[number].foretold = (foretold, self.books.loosened, self.books.ends);
         self.joining = full.then_some((rule, key));
         match entered {
             Enter::Started(_) => {}
@@ -231,6 +241,9 @@ impl Owner {
         if entry.at_once {
             self.books.advance();
         }
+        // Those who were woken were granted before it or after it.
+        let others = entry.at_once && !self.scheduler.take_wakes().is_empty();
+        self.books.blind = others;
         let prompt = self.hear()?;
         self.joining = None;
         if let Ok(Some(victim)) = displaced
@@ -240,7 +253,9 @@ impl Owner {
             return Err(format!("#{victim} was not displaced"));
         }
         if let Enter::Started(_) = entered {
+            self.books.blind = others;
             self.granted(number)?;
+            self.books.blind = false;
             self.started(number)?;
         } else if entry.at_once && self.books.requests[number].stage != Stage::Gone {
             self.repoll(number)?;
@@ -267,10 +282,31 @@ impl Owner {
             aborted: false,
             claims_at: None,
             ends_at: None,
+            foretold: (NextStart::Now, 0, 0),
             answers: 0,
         });
         self.labels.insert(entry.label, number);
         number
+    }
+
+    /// Whether a request would wait for a slot of those that wait for it, by the numbers.
+    fn would_deadlock(&self, entry: &Entry, key: KeyId) -> Result<(), Wrong> {
+        let running = self.books.requests.iter().enumerate().filter(|(number, request)| {
+            matches!(request.stage, Stage::Running(_))
+                && !request.aborted
+                && (entry.label as usize >> (number % 5)) % 2 == 0
+        });
+        let ancestors: Vec<&Request> = running.map(|(_, request)| request).collect();
+        let known = self.books.limits.iter().filter(|limit| limit.binds[entry.rule]).any(|limit| {
+            let bound = ancestors
+                .iter()
+                .filter(|request| limit.concerns(Some(entry.key), request.entry.rule, request.entry.key));
+            let taken: u64 = bound.map(|request| limit.takes(request.entry.cost)).sum();
+            matches!(limit.kind, Kind::Running | Kind::Responses(_)) && taken >= limit.count
+        });
+        let ids: Vec<RequestId> = ancestors.iter().map(|request| request.id).collect();
+        let said = self.scheduler.would_deadlock(rule_id(entry.rule), key, &ids);
+        if said == known { Ok(()) } else { Err(format!("would deadlock: {said}, not {known}")) }
     }
 
     /// It was told to wait: it stands in its queue, or behind another grant of it.
@@ -306,6 +342,7 @@ impl Owner {
                 if stage == Stage::Asleep {
                     self.books.requests[number].stage = Stage::Queued;
                     self.books.advance();
+                    self.books.blind = true;
                     self.granted(number)?;
                 }
                 self.started(number)?;
@@ -399,6 +436,9 @@ impl Owner {
                     return Err(format!("#{number} woken as {:?}", request.stage));
                 }
             }
+        }
+        if std::mem::take(&mut self.books.blind) {
+            self.books.shares.reset();
         }
         Ok(prompt)
     }
@@ -524,6 +564,7 @@ impl Owner {
     fn resume(&mut self, rule: usize) -> Result<(), Wrong> {
         self.scheduler.resume(at(self.books.now), rule_id(rule));
         self.books.paused[rule] = false;
+        self.books.loosened += 1;
         self.settled()
     }
 
@@ -611,11 +652,30 @@ impl Owner {
             }
         }
         self.books.finished()?;
+        self.verify()?;
         let snapshot = self.scheduler.snapshot(at(self.books.now));
         if snapshot.keys != 0 || !self.keys.is_empty() {
             return Err(format!("{} keys kept", snapshot.keys));
         }
         Ok(())
+    }
+
+    /// The independent checker finds nothing in the log.
+    fn verify(&self) -> Result<(), Wrong> {
+        let starts: Vec<Start> = self
+            .books
+            .attempts
+            .iter()
+            .map(|attempt| {
+                let start = Start::new(Duration::from_nanos(attempt.start), format!("r{}", attempt.rule), attempt.key);
+                let start = start.cost(attempt.cost as u32);
+                attempt.end.map_or(start.clone(), |end| start.end(Duration::from_nanos(end)))
+            })
+            .collect();
+        match &request_balancer::verify(&self.rules, &starts)[..] {
+            [] => Ok(()),
+            [breach, ..] => Err(format!("broken: {breach}")),
+        }
     }
 
     fn inspect(&mut self) -> Result<(), Wrong> {

@@ -1,0 +1,247 @@
+//! Who is served how often: counted at every grant, over the stretches of time in which those concerned are ready.
+//!
+//! A queue is ready while its first request has no obstacle. Whatever makes a comparison doubtful starts it anew.
+
+use std::collections::BTreeMap;
+
+use super::books::{Books, Obstacle, Stage, Wrong};
+
+/// A rule and a key.
+pub(crate) type QueueId = (usize, u64);
+
+/// What was counted, and the largest values seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    pairs: BTreeMap<(QueueId, QueueId), Gap>,
+    turns: BTreeMap<QueueId, Turn>,
+    bypassed: BTreeMap<usize, u64>,
+    passed: BTreeMap<QueueId, u64>,
+    pub(crate) largest: Largest,
+}
+
+/// Service of one queue less that of another, each by the other's weight, with its extremes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    now: i64,
+    least: i64,
+    most: i64,
+}
+
+/// Grants of a lane that a ready queue lets pass, and how many it may at most.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    passed: u64,
+    bound: u64,
+}
+
+/// The largest values seen, each beside what it is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Largest {
+    /// Gap between two queues, in thousandths of a request per weight.
+    pub(crate) gap: u64,
+    pub(crate) pairs: u64,
+    /// Grants that a ready queue let pass, and how many fewer than the bound the closest one was.
+    pub(crate) turn: u64,
+    pub(crate) turns: u64,
+    /// Grants that a ready lane let pass, beyond its allowance.
+    pub(crate) bypass: i64,
+    pub(crate) bypasses: u64,
+    /// Starts of siblings that a queue let pass, beyond what it has patience for.
+    pub(crate) sibling: i64,
+    pub(crate) siblings: u64,
+}
+
+impl Largest {
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            gap: self.gap.max(other.gap),
+            pairs: self.pairs + other.pairs,
+            turn: self.turn.max(other.turn),
+            turns: self.turns + other.turns,
+            bypass: self.bypass.max(other.bypass),
+            bypasses: self.bypasses + other.bypasses,
+            sibling: self.sibling.max(other.sibling),
+            siblings: self.siblings + other.siblings,
+        }
+    }
+}
+
+impl Shares {
+    /// The order of grants is not certain: everything is counted anew.
+    pub(crate) fn reset(&mut self) {
+        *self = Self { largest: self.largest, ..Self::default() };
+    }
+}
+
+impl Books {
+    /// Counts a grant that is about to be written down.
+    pub(crate) fn count_grant(&mut self, number: usize) -> Result<(), Wrong> {
+        let entry = &self.requests[number].entry;
+        let served = (entry.rule, entry.key);
+        if self.requests.iter().any(|request| request.entry.cost > 1) {
+            return Ok(());
+        }
+        if self.blind || self.requests.iter().any(|request| request.stage == Stage::Perhaps) {
+            self.shares.reset();
+            return Ok(());
+        }
+        let waiting = self.waiting_queues();
+        let ready: Vec<QueueId> = waiting
+            .iter()
+            .copied()
+            .filter(|&(rule, key)| {
+                self.head(rule, key).is_some_and(|head| self.obstacles(head, true).is_empty()) && !self.is_paced(rule)
+            })
+            .collect();
+        if !self.has_siblings() {
+            self.count_pairs(served, &ready)?;
+            self.count_turns(served, &ready, &waiting)?;
+        }
+        self.count_lanes(served, &ready)?;
+        self.count_siblings(served, &waiting)
+    }
+
+    /// Forgets what was counted of a queue that is no longer ready, were it only for a moment: it lost its place.
+    pub(crate) fn forget_unready(&mut self, queue: QueueId) {
+        let own_affairs = |obstacle: &Obstacle| match obstacle {
+            Obstacle::Paused | Obstacle::Until(_) => true,
+            Obstacle::Full { limit, .. } => self.limits[*limit].each_key,
+        };
+        let head = self.head(queue.0, queue.1);
+        if head.is_none_or(|head| self.obstacles(head, true).iter().any(own_affairs)) {
+            self.shares.pairs.retain(|&(a, b), _| a != queue && b != queue);
+            self.shares.turns.remove(&queue);
+        }
+        let lane = self.spec.rules[queue.0].lane;
+        let in_lane = |rule: usize| self.spec.rules[rule].lane == lane;
+        if !self.requests.iter().any(|request| request.stage.in_line() && in_lane(request.entry.rule)) {
+            self.shares.bypassed.remove(&lane);
+        }
+    }
+
+    /// Whether a key has requests of several rules.
+    fn has_siblings(&self) -> bool {
+        let mut rules = BTreeMap::new();
+        self.requests
+            .iter()
+            .any(|request| *rules.entry(request.entry.key).or_insert(request.entry.rule) != request.entry.rule)
+    }
+
+    /// Two ready queues of a lane differ by one request per weight at most.
+    fn count_pairs(&mut self, served: QueueId, ready: &[QueueId]) -> Result<(), Wrong> {
+        let Self { shares, spec, .. } = self;
+        let weight = |queue: QueueId| spec.rules[queue.0].weight as i64;
+        let lane = |queue: QueueId| spec.rules[queue.0].lane;
+        shares.pairs.retain(|&(a, b), _| ready.contains(&a) && ready.contains(&b));
+        for (position, &a) in ready.iter().enumerate() {
+            for &b in ready[position + 1..].iter().filter(|&&b| lane(a) == lane(b)) {
+                let gap = shares.pairs.entry((a, b)).or_default();
+                if served == a {
+                    gap.now += weight(b);
+                } else if served == b {
+                    gap.now -= weight(a);
+                }
+                gap.least = gap.least.min(gap.now);
+                gap.most = gap.most.max(gap.now);
+                let (width, bound) = (gap.most - gap.least, weight(a) * weight(b));
+                shares.largest.gap = shares.largest.gap.max((width * 1_000 / bound) as u64);
+                shares.largest.pairs += 1;
+                if width > bound {
+                    return Err(format!("{a:?} and {b:?}, both ready, differ by {width}/{bound} of a request"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A ready queue lets pass one turn of each queue that waited when it became ready, and no more.
+    fn count_turns(&mut self, served: QueueId, ready: &[QueueId], waiting: &[QueueId]) -> Result<(), Wrong> {
+        let Self { shares, spec, .. } = self;
+        let lane = |queue: QueueId| spec.rules[queue.0].lane;
+        shares.turns.retain(|queue, _| ready.contains(queue));
+        for &queue in ready.iter().filter(|&&queue| lane(queue) == lane(served)) {
+            let others = waiting.iter().filter(|&&other| other != queue && lane(other) == lane(queue));
+            let bound = others.map(|other| spec.rules[other.0].weight).sum();
+            let turn = shares.turns.entry(queue).or_insert(Turn { passed: 0, bound });
+            if queue == served {
+                shares.turns.remove(&queue);
+                continue;
+            }
+            turn.passed += 1;
+            shares.largest.turn = shares.largest.turn.max(turn.passed);
+            shares.largest.turns += 1;
+            if turn.passed > turn.bound {
+                return Err(format!("{queue:?}, ready, let {} pass, of {} at most", turn.passed, turn.bound));
+            }
+        }
+        Ok(())
+    }
+
+    /// A ready lane is served once in K + L grants.
+    fn count_lanes(&mut self, served: QueueId, ready: &[QueueId]) -> Result<(), Wrong> {
+        let lanes = self.spec.lanes.len();
+        let lane_of = |rule: usize| self.spec.rules[rule].lane;
+        let own = lane_of(served.0);
+        let is_ready =
+            |lane| ready.iter().any(|&(rule, key)| lane_of(rule) == lane && !self.has_waiting_sibling((rule, key)));
+        let ready_lanes: Vec<bool> = (0..lanes).map(is_ready).collect();
+        for (lane, is_ready) in ready_lanes.into_iter().enumerate() {
+            if lane == own || !is_ready {
+                self.shares.bypassed.remove(&lane);
+                continue;
+            }
+            let Some(allowance) = self.spec.lanes[lane].allowance(lanes) else { continue };
+            let bypassed = self.shares.bypassed.entry(lane).or_default();
+            *bypassed += 1;
+            let beyond = *bypassed as i64 - allowance as i64;
+            let largest = &mut self.shares.largest;
+            largest.bypass = if largest.bypasses == 0 { beyond } else { largest.bypass.max(beyond) };
+            largest.bypasses += 1;
+            if beyond > lanes as i64 - 1 {
+                return Err(format!("lane {lane}, ready, let {bypassed} pass, {allowance} allowed, {lanes} lanes"));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_waiting_sibling(&self, (rule, key): QueueId) -> bool {
+        self.requests.iter().any(|request| {
+            request.entry.key == key
+                && request.entry.rule != rule
+                && request.stage.in_line()
+                && request.stage != Stage::Asleep
+        })
+    }
+
+    /// A queue that waits for room that its siblings use is served once in so many starts of theirs.
+    fn count_siblings(&mut self, served: QueueId, waiting: &[QueueId]) -> Result<(), Wrong> {
+        let (lanes, queues) = (self.spec.lanes.len(), self.spec.rules.len());
+        for &queue in waiting.iter().filter(|&&(_, key)| key == served.1) {
+            let shares = |limit: &super::limits::Limit| limit.each_key && limit.binds[queue.0] && limit.binds[served.0];
+            let alone = self.requests.iter().all(|request| request.entry.key == served.1);
+            let only_siblings = self.head(queue.0, queue.1).is_some_and(|head| {
+                self.obstacles(head, true).iter().all(|obstacle| match obstacle {
+                    Obstacle::Full { limit, .. } => shares(&self.limits[*limit]),
+                    Obstacle::Paused | Obstacle::Until(_) => false,
+                })
+            });
+            let allowance = self.spec.lanes[self.spec.rules[queue.0].lane].allowance(lanes);
+            let (true, true, true, Some(allowance)) =
+                (alone, only_siblings, queue != served && self.limits.iter().any(shares), allowance)
+            else {
+                self.shares.passed.remove(&queue);
+                continue;
+            };
+            let passed = self.shares.passed.entry(queue).or_default();
+            *passed += 1;
+            let beyond = *passed as i64 - allowance.max(1) as i64;
+            let largest = &mut self.shares.largest;
+            largest.sibling = if largest.siblings == 0 { beyond } else { largest.sibling.max(beyond) };
+            largest.siblings += 1;
+            if beyond > queues as i64 {
+                return Err(format!("{queue:?} let {passed} starts of its siblings pass, {allowance} allowed"));
+            }
+        }
+        Ok(())
+    }
+}
