@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use request_balancer::Key;
-use request_balancer::testing::{Answer, Limit, Server};
+use request_balancer::testing::{Answer, Limit, Server, assert_no_breach};
+use request_balancer::{Key, Rules, Start};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -171,10 +171,39 @@ fn one_seed_is_one_course_of_events() {
     assert!(ways(3).iter().all(|way| (SECOND..=SECOND * 2).contains(way)));
 }
 
+#[test]
+fn a_breach_is_told_in_words() {
+    let rules: Rules = "overall = '3/1s'\nper_key = '1/1s'".parse().expect("the test's rules are right");
+    let start = |millis, key: u64| {
+        let at = Duration::from_millis(millis);
+        Start::new(at, "default", key).end(at)
+    };
+    let mut starts = vec![start(0, 1), start(0, 2), start(500, 3), start(1_000, 1)];
+    assert_no_breach(&rules, &starts);
+    starts.extend([start(999, 2), start(1_499, 4)]);
+    let panic = std::panic::catch_unwind(|| assert_no_breach(&rules, &starts)).expect_err("rules are broken");
+    let text = panic.downcast_ref::<String>().expect("a text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("{} breaches of the rules in 6 starts:", lines.len() - 1));
+    assert!(lines.contains(&"  `per_key` 1/1s, key 2: 2 in the 1s up to 999ms, 1 allowed"), "{text}");
+    assert!(lines.iter().any(|line| line.starts_with("  `overall` 3/1s: 4 in the 1s up to ")), "{text}");
+
+    let crowd: Vec<Start> = (0..50).map(|key| (key, start(0, key))).flat_map(|(_, one)| [one.clone(), one]).collect();
+    let rules: Rules = "per_key = '1/1s'".parse().expect("the test's rules are right");
+    let panic = std::panic::catch_unwind(|| assert_no_breach(&rules, &crowd)).expect_err("rules are broken");
+    let text = panic.downcast_ref::<String>().expect("a text");
+    assert!(
+        text.starts_with("50 breaches of the rules in 100 starts:\n") && text.ends_with("\n  and 30 more"),
+        "{text}"
+    );
+}
+
 #[cfg(feature = "tokio")]
 mod on_tokio {
-    use request_balancer::testing::RunningServer;
-    use request_balancer::{Attempt, Balancer, Failure, Rules};
+    use request_balancer::testing::{Recorder, RunningServer};
+    #[cfg(feature = "calendar")]
+    use request_balancer::verify;
+    use request_balancer::{Attempt, Balancer, Failure};
     use tokio::time::{Instant, sleep};
 
     use super::*;
@@ -189,12 +218,18 @@ mod on_tokio {
     }
 
     /// So many messages to each key, all at once. Returns how long it takes until a key's last is sent.
-    async fn broadcast(balancer: &Balancer, server: &RunningServer, keys: i64, each: usize) -> Vec<Duration> {
+    async fn broadcast(
+        balancer: &Balancer,
+        server: &RunningServer,
+        recorder: &Recorder,
+        keys: i64,
+        each: usize,
+    ) -> Vec<Duration> {
         let begin = Instant::now();
         let of_key = |key| async move {
             let messages = (0..each).map(|_| {
                 let attempt = move |attempt: Attempt| async move { send(server, key, &attempt).await };
-                balancer.run("default", key, attempt)
+                balancer.run("default", key, recorder.wrap(attempt))
             });
             for sent in futures::future::join_all(messages).await {
                 sent.expect("every message is sent in the end");
@@ -204,8 +239,9 @@ mod on_tokio {
         futures::future::join_all((0..keys).map(of_key)).await
     }
 
-    fn rules(text: &str) -> Balancer {
-        Balancer::new(text.parse::<Rules>().expect("the test's rules are right"))
+    fn rules(text: &str) -> (Rules, Balancer) {
+        let rules: Rules = text.parse().expect("the test's rules are right");
+        (rules.clone(), Balancer::new(rules))
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,17 +278,21 @@ mod on_tokio {
                 .jitter(jitter)
                 .seed(seed)
                 .start();
-            let balancer = rules("overall = '30/1s'\nper_key = '1/1s'\nmargin = '50ms'");
-            broadcast(&balancer, &server, 45, 4).await;
+            let (rules, balancer) = rules("overall = '30/1s'\nper_key = '1/1s'\nmargin = '50ms'");
+            let recorder = Recorder::new();
+            broadcast(&balancer, &server, &recorder, 45, 4).await;
             assert_eq!((server.accepted(), server.refused()), (180, 0), "seed {seed}");
+            assert_no_breach(&rules, &recorder.starts());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_margin_jitter_breaks_the_server_s_window_and_the_server_says_so() {
         let server = Server::sliding(30, SECOND).jitter(Duration::from_millis(50)).start();
-        let balancer = rules("overall = '30/1s'");
-        broadcast(&balancer, &server, 45, 4).await;
+        let (rules, balancer) = rules("overall = '30/1s'");
+        let recorder = Recorder::new();
+        broadcast(&balancer, &server, &recorder, 45, 4).await;
+        assert_no_breach(&rules, &recorder.starts());
         let report = server.limits().remove(0);
         assert_eq!(report.refused, server.refused());
         assert!(server.refused() > 0 && report.worst > 30, "{report}");
@@ -265,8 +305,10 @@ mod on_tokio {
         let flood = Limit::flood_wait(5, SECOND, penalty).per_key().only_for(is_strict);
         let server = Server::sliding(100, SECOND).also(flood).start();
         // Nobody told the rules' author what these three keys may.
-        let balancer = rules("overall = '100/1s'\nper_key = '10/1s'");
-        let done = broadcast(&balancer, &server, 10, 40).await;
+        let (rules, balancer) = rules("overall = '100/1s'\nper_key = '10/1s'");
+        let recorder = Recorder::new();
+        let done = broadcast(&balancer, &server, &recorder, 10, 40).await;
+        assert_no_breach(&rules, &recorder.starts());
         assert_eq!(server.accepted(), 400);
         // Seven penalties for each key, each provoked by those of ten that started together before the first was refused;
         // nothing calls inside a penalty, or it would last longer.
@@ -288,5 +330,58 @@ mod on_tokio {
             sleep(SECOND * 29).await;
         }
         assert_eq!((server.accepted(), server.refused()), (1, 100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_recorded_from_their_start_until_they_end_or_are_dropped() {
+        let (_, balancer) = rules("[rules]\nsend = '1/1s'");
+        let recorder = Recorder::new();
+        let answer = balancer
+            .run(
+                "send",
+                "5",
+                recorder.wrap(async |attempt: Attempt| {
+                    sleep(SECOND / 2).await;
+                    if attempt.number() == 1 { Err(attempt.retry::<&str>(SECOND * 2)) } else { Ok(()) }
+                }),
+            )
+            .await;
+        assert!(answer.is_ok());
+        let run = balancer.run(
+            "send",
+            ("shop", 7),
+            recorder.wrap(async |_| {
+                sleep(MINUTE).await;
+                Ok::<_, Failure<&str>>(())
+            }),
+        );
+        assert!(tokio::time::timeout(SECOND / 4, run).await.is_err());
+        let running = recorder.record("other", 5).cost(3).units("tokens", 40).units("tokens", 2);
+        let text: Vec<String> = recorder.clone().starts().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            text,
+            [
+                "0ns send, key \"5\", until 500ms",
+                "2.5s send, key \"5\", until 3s",
+                "3s send, key (\"shop\", 7), until 3.25s",
+                "3.25s other, key 5, cost 3, 40 tokens, 2 tokens",
+            ]
+        );
+        drop(running);
+        assert_eq!(recorder.starts()[3].end, Some(SECOND * 13 / 4));
+    }
+
+    #[cfg(feature = "calendar")]
+    #[tokio::test(start_paused = true)]
+    async fn a_recorder_that_is_told_the_date_knows_midnight() {
+        let (rules, _) = rules("overall = '1/day UTC'");
+        // 2027-01-15 23:59:59 UTC.
+        let recorder = Recorder::beginning_at(Duration::from_secs(1_800_057_599));
+        drop(recorder.record("default", ()));
+        sleep(SECOND).await;
+        drop(recorder.record("default", ()));
+        assert_no_breach(&rules, &recorder.starts());
+        drop(recorder.record("default", ()));
+        assert_eq!(verify(&rules, &recorder.starts()).len(), 1);
     }
 }
