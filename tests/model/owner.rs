@@ -294,7 +294,7 @@ impl Owner {
         let running = self.books.requests.iter().enumerate().filter(|(number, request)| {
             matches!(request.stage, Stage::Running(_))
                 && !request.aborted
-                && (entry.label as usize >> (number % 5)) % 2 == 0
+                && (entry.label as usize >> (number % 5)).is_multiple_of(2)
         });
         let ancestors: Vec<&Request> = running.map(|(_, request)| request).collect();
         let known = self.books.limits.iter().filter(|limit| limit.binds[entry.rule]).any(|limit| {
@@ -669,7 +669,7 @@ impl Owner {
             .map(|attempt| {
                 let start = Start::new(Duration::from_nanos(attempt.start), format!("r{}", attempt.rule), attempt.key);
                 let start = start.cost(attempt.cost as u32);
-                attempt.end.map_or(start.clone(), |end| start.end(Duration::from_nanos(end)))
+                attempt.end.map_or_else(|| start.clone(), |end| start.end(Duration::from_nanos(end)))
             })
             .collect();
         match &request_balancer::verify(&self.rules, &starts)[..] {
