@@ -669,7 +669,8 @@ impl Owner {
             .map(|attempt| {
                 let start = Start::new(Duration::from_nanos(attempt.start), format!("r{}", attempt.rule), attempt.key);
                 let start = start.cost(attempt.cost as u32);
-                attempt.end.map_or_else(|| start.clone(), |end| start.end(Duration::from_nanos(end)))
+                let Some(end) = attempt.end else { return start };
+                start.end(Duration::from_nanos(end))
             })
             .collect();
         match &request_balancer::verify(&self.rules, &starts)[..] {
