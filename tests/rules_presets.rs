@@ -1,4 +1,4 @@
-//! The rules files of `examples/rules`: they load, with the warnings that are listed here, and say what they are meant to.
+//! The rules files of `examples/rules`: they load with the warnings that are listed here, and mean what they are meant to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
