@@ -122,6 +122,7 @@ pub(super) fn plan(model: &Model) -> Plan {
         lease: LEASE,
         max_hold: MAX_HOLD,
         fair_by: Charge::Requests,
+        ban_guard: None,
     }
 }
 
