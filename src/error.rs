@@ -287,11 +287,27 @@ pub enum Refused {
         /// The rule whose name looks most like it.
         nearest: Option<String>,
     },
+    /// The rules declare no such unit.
+    #[error("there is no unit `{name}`{}", DidYouMean(nearest.as_deref()))]
+    UnknownUnit {
+        /// The name that was asked for.
+        name: String,
+        /// The declared unit whose name looks most like it.
+        nearest: Option<String>,
+    },
     /// Its queue is full.
     #[error("its queue is full: {waiting} requests wait in it")]
     QueueFull {
         /// How many wait there.
         waiting: u32,
+    },
+    /// The keys would stand for each other in a circle.
+    #[error("key `{old}` can't be an alias of `{new}`: `{new}` stands for `{old}` already")]
+    AliasCycle {
+        /// The key that was to become an alias.
+        old: String,
+        /// The key that it was to stand for.
+        new: String,
     },
     /// Its rule is no longer among the rules.
     #[error("its rule was removed from the rules")]

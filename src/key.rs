@@ -372,4 +372,16 @@ mod tests {
     fn debug_tells_numbers_from_text() {
         assert_eq!(format!("{:?}", Key::from(("5", 5, "x".repeat(23)))), format!("(\"5\", 5, {:?})", "x".repeat(23)));
     }
+
+    #[cfg(feature = "uuid")]
+    #[test]
+    fn ids_are_keys_of_their_own_kind() {
+        let id = uuid::Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+        let key = Key::from(id);
+        assert_eq!(key.to_string(), "01234567-89ab-cdef-0123-456789abcdef");
+        assert_eq!(format!("{key:?}"), key.to_string());
+        assert_ne!(key, Key::from(id.to_string()));
+        assert_eq!(hash(&key), hash(&Key::from(id)));
+        assert!(key > Key::from(uuid::Uuid::nil()));
+    }
 }

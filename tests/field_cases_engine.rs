@@ -1,5 +1,6 @@
 //! Cases from the field that the machine shows by itself: every event is seen, and time is what the test says it is.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 #[path = "harness/rng.rs"]
 mod rng;
 

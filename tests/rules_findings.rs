@@ -18,7 +18,22 @@ const FILES: &[(&str, &str)] = &[
         "overall = { limit = '1/1s', concurency = 2 }\nper_key = { cont = 1, per = '1s' }\n[limits.a]\nperkey = '1/1s'\n\
          [lanes.1]\npaced = '1s'\n[retry]\nattempt = 2",
     ),
-    ("units are for later versions", "units = ['tokens']\noverall = { count = 1, per = '1s', unit = 'tokens' }"),
+    (
+        "units never declared",
+        "units = ['tokens']\nfair_by = 'token'\noverall = ['9/1s smoth', '9/1s Tokens']\n\
+         [rules.a]\nper_key = { count = 1, per = '1s', unit = 'images' }\noverall = '9/1s requests'",
+    ),
+    ("no units declared", "overall = '1000/min tokens'"),
+    (
+        "names of units",
+        "units = ['tokens', 'requests', 'tokens', 'two words', 'Tokens', 'smooth', 'min', '5x', '', 'a/b']\n\
+         overall = '9/1s tokens'",
+    ),
+    ("units that cannot be read", "units = 'tokens'\nfair_by = 5\noverall = '9/1s tokens'"),
+    (
+        "units that nothing counts",
+        "units = ['tokens', 'images', 'files', 'requests']\nfair_by = 'images'\noverall = '9/1s tokens'",
+    ),
     (
         "wrong types",
         "overall = 30\nper_key = [1, '1/1s']\nconcurrency = '3'\nmargin = 50\ncount_from = true\n[rules]\na = 5\n\
@@ -58,10 +73,35 @@ const FILES: &[(&str, &str)] = &[
          per_key = ['10/5M', '10/M']",
     ),
     (
-        "quotas of later versions",
-        "overall = ['30/1s smooth', '30/1s burst 5', '1000/day UTC', '1000/1m tokens']\n\
-         per_key = [{ count = 1, per = '1s', kind = 'smooth' }, { count = 1, per = '1s', kind = 'bucket', burst = 5 }]",
+        "two kinds in one quota",
+        "overall = ['20/60s smooth burst 5', '20/60s tokens images', '20/day UTC smooth', '20/60s burst', '20/60s burst 5s', \
+         '20/60s burst 5000000000', '20/24h UTC']\n\
+         per_key = [{ count = 1, per = '1s', kind = 'smooth', burst = 5 }, { count = 1, per = '1s', kind = 'bucket' }, \
+         { count = 1, per = '1day', zone = 'UTC', burst = 5 }]",
     ),
+    (
+        "what a kind does not have",
+        "margin = '50ms'\ncount_from = 'response'\noverall = ['5/1s burst 5', '4/1s smooth']\n\
+         per_key = [{ count = 5, per = '1s', burst = 5, margin = '1ms' }, \
+         { count = 5, per = '2s', burst = 5, count_from = 'response' }, \
+         { count = 5, per = '3s', kind = 'smooth', count_from = 'response', margin = '1ms' }]",
+    ),
+    (
+        "beyond what buckets hold",
+        "overall = ['5/10years burst 100', '2/80years smooth', '1/80years smooth', '5/10years burst 0']",
+    ),
+    (
+        "numbers of keys",
+        "units = ['tokens']\noverall = '30/1s'\n[rules]\nread = { key_concurrency = 1 }\nwrite = '1/1s'\n\
+         [keys.'shop 1']\nraed = '40/1s'\nwrite = ['0/1s', '2/1s', '2/1s']\n[keys.'shop 2']\nread = []\nwrite = 5\n\
+         [keys.'shop 3']\n[keys.'shop 4']\nread = '9/1s token'\n[keys]\nshop_5 = '9/1s'",
+    ),
+    (
+        "a key with a rate out of reach",
+        "overall = '30/1s'\n[rules]\nread = '1/1s'\n[keys.'shop 1']\nread = ['40/1s', '31/1s']",
+    ),
+    ("a key in a file without rules", "[keys.a]\nread = '1/1s'\ndefault = '2/1s'"),
+    ("a key beside rules that cannot be read", "rules = 5\n[keys.a]\nread = '1/1s'"),
     (
         "lengths of time",
         "margin = '50'\n[rules.a]\nmax_wait = '10M'\n[rules.b]\nmax_wait = '10 minuts'\nretry = { backoff = '-1s', ceiling = '' }\n\
@@ -95,6 +135,18 @@ const FILES: &[(&str, &str)] = &[
          [rules.c]\nunder = ['account']\nper_key = ['10/1s', '2/1m']\n[rules.d]\nunder = []\nper_key = '2/1s'\noverall = '1/1s'\n\
          [rules.e]\nunder = []\nper_key = '1000/1s'",
     ),
+    (
+        "rates out of reach, each unit and kind by itself",
+        "units = ['tokens', 'images']\noverall = ['30/1s', '1000/1m tokens']\nper_key = '60/1m burst 20'\n\
+         [limits.slow]\noverall = '20/1s smooth'\n\
+         [rules.a]\noverall = ['31/1s smooth', '20/1s tokens', '1000/1s images']\nper_key = ['2/1s burst 10', '17/1s tokens']\n\
+         [rules.b]\nper_key = ['2/1s burst 20', '900/1m tokens']\n[rules.c]\nper_key = '25/1s'\n\
+         [rules.d]\nunder = ['slow']\nper_key = ['25/1s burst 2']",
+    ),
+    (
+        "finer than timers, by kind",
+        "units = ['tokens']\nmargin = '1s'\noverall = ['2000/1s smooth', '2001/1s smooth', '1001/1s burst 5', '90000/1s tokens']",
+    ),
     ("finer than timers", "overall = '1/500us'\nper_key = '1001/1s'\n[rules.a]\noverall = '1000/1s'"),
     (
         "delays that are cut",
@@ -106,6 +158,43 @@ const FILES: &[(&str, &str)] = &[
         "[rules.a]\npriority = 'low'\nunder = 'account'\nweight = 0\n[limits.account]\noverall = '1/1s'\n[lanes.2]",
     ),
 ];
+
+/// Texts with calendar days.
+const DAYS: &[(&str, &str)] = &[(
+    "calendar days",
+    "overall = ['100/day UTC', '100/day Mars/Olympus', '9/day europe/Berlin', '9/day Europe/Belrin']\n\
+     [rules.a]\nper_key = { count = 1, per = '24h', zone = '' }\noverall = { count = 1, per = '1h', zone = 'UTC' }\n\
+     [rules.b]\nper_key = { count = 1, per = '1day', zone = 'UTC', margin = '1s', count_from = 'response' }",
+)];
+
+#[test]
+fn calendar_days_in_their_words() {
+    let mut text = String::new();
+    for (name, file) in DAYS {
+        write(&mut text, name, file, &found(file.parse()), &mut BTreeSet::new());
+    }
+    insta::assert_snapshot!(if cfg!(feature = "calendar") { "days" } else { "days_without_the_feature" }, text);
+}
+
+#[cfg(feature = "calendar")]
+#[test]
+fn a_day_is_compared_with_days_and_with_what_never_fills_it() {
+    let warned = |overall: &str, own: &str| {
+        let rules: Rules = format!("overall = '{overall}'\n[rules]\na = '{own}'").parse().expect("only warnings");
+        rules.warnings().iter().map(|finding| finding.code()).collect::<Vec<_>>()
+    };
+    for (overall, own, found) in [
+        ("100/day UTC", "101/day UTC", true),
+        ("100/day UTC", "100/day Asia/Tokyo", false),
+        ("100/day UTC", "1/1s", false),
+        ("100/day UTC", "200/day", false),
+        ("1/1h", "100/day UTC", true),
+        ("5/1h", "100/day UTC", false),
+    ] {
+        let code = found.then_some(FindingCode::UnreachableRate);
+        assert_eq!(warned(overall, own), Vec::from_iter(code), "{own} under {overall}");
+    }
+}
 
 #[test]
 fn every_finding_in_its_words() {
@@ -123,6 +212,11 @@ fn every_finding_in_its_words() {
     assert!(
         missing.to_string().starts_with("tests/fixtures/there-is-no-such-file.toml: error[unreadable-file]: found ")
     );
+    for (_, file) in DAYS {
+        seen.extend(found(file.parse()).iter().map(Finding::code));
+    }
+    // Each build shows one of the two.
+    seen.extend([FindingCode::UnsupportedQuota, FindingCode::UnknownZone]);
     let never: Vec<_> = FindingCode::ALL.iter().filter(|code| !seen.contains(code)).collect();
     assert!(never.is_empty(), "no case shows {never:?}");
     insta::assert_snapshot!("findings", text);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use request_balancer::engine::{Overflow, Scope, WaitOrder};
-use request_balancer::{CountFrom, FindingCode, Lane, NamedLimit, Quota, Retry, Rule, Rules, RulesBuilder};
+use request_balancer::engine::{Charge, Overflow, Scope, WaitOrder};
+use request_balancer::{CountFrom, FindingCode, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder};
 
 const TELEGRAM: &str = include_str!("../examples/rules/telegram.toml");
 
@@ -17,11 +17,14 @@ per_key = { count = 1, per = "1s", kind = "window" }
 key_concurrency = 2
 margin = "50ms"
 count_from = "response"
+units = ["tokens", "images"]
+fair_by = "tokens"
 retry = "patient"
 
 [rules]
 "a b" = "20/60s"
 list = ["20/60s", "1/1s"]
+kinds = ["20/60s smooth", "5/5m burst 20", "90000/min tokens", { count = 9, per = "1s", kind = "smooth", margin = "0s", unit = "images" }]
 nothing = {}
 
 [rules.all]
@@ -41,6 +44,13 @@ retry = { attempts = 5, jitter = 0, ceiling = false, hold = "rule", order = "pol
 [limits.account]
 per_key = "5000/1h"
 concurrency = 4
+
+[keys]
+42 = { list = "40/1s" }
+
+[keys."shop 1"]
+all = ["40/60s", "9/1s"]
+nothing = { count = 9, per = "1s", kind = "bucket", burst = 50 }
 
 [lanes.2]
 name = "bulk"
@@ -105,6 +115,15 @@ fn every_field_is_read_and_written() {
     let plain = rules.rule("nothing").expect("a rule");
     assert_eq!((plain.queue(), plain.max_wait(), plain.retry()), (None, None, rules.retry()));
     assert!(rules.rule("nobody").is_none());
+    let kinds = rules.rule("kinds").expect("a rule").per_key();
+    assert_eq!(kinds[1].kind(), &QuotaKind::Bucket { burst: 20 });
+    assert_eq!(kinds.iter().map(Quota::own_unit).collect::<Vec<_>>(), [None, None, Some("tokens"), Some("images")]);
+    assert_eq!(rules.units().collect::<Vec<_>>(), ["tokens", "images"]);
+    assert_eq!((rules.unit("images"), rules.unit("image")), (Some(Charge::Unit(1)), None));
+    assert_eq!(rules.fair_by(), "tokens");
+    assert_eq!(rules.keys().collect::<Vec<_>>(), ["42", "shop 1"]);
+    assert_eq!(rules.key_quotas("42", "list"), Some(&[Quota::per_second(40)][..]));
+    assert_eq!((rules.key_quotas("42", "all"), rules.key_quotas("41", "list")), (None, None));
     insta::assert_snapshot!("everything", rules.to_string());
     assert_eq!(rules.to_string().parse::<Rules>().expect("valid"), rules);
 }
@@ -149,9 +168,43 @@ fn quotas_read_exactly() {
             Quota::new(20, ms(60_000)).margin(ms(50)).count_from(CountFrom::Response),
             "{ count = 20, per = \"60s\", margin = \"50ms\", count_from = \"response\" }",
         ),
+        ("20/60s smooth", Quota::per_minute(20).smooth(), "20/60s smooth"),
+        ("5/300s  burst  20", Quota::new(5, ms(300_000)).burst(20), "5/5m burst 20"),
+        ("9/5 min burst 1", Quota::new(9, ms(300_000)).burst(1), "9/5m burst 1"),
+        ("90000/min tokens", Quota::per_minute(90_000).unit("tokens"), "90000/60s tokens"),
+        ("90000/60s smooth tokens", Quota::per_minute(90_000).smooth().unit("tokens"), "90000/60s smooth tokens"),
+        ("90000/60s tokens smooth", Quota::per_minute(90_000).smooth().unit("tokens"), "90000/60s smooth tokens"),
+        ("9/s burst 5 tokens", Quota::per_second(9).burst(5).unit("tokens"), "9/1s burst 5 tokens"),
+        ("9/s requests", Quota::per_second(9), "9/1s"),
+        ("9/1s Tokens", Quota::per_second(9).unit("Tokens"), "9/1s Tokens"),
+        ("{ count = 9, per = '1s', unit = 'requests', kind = 'smooth' }", Quota::per_second(9).smooth(), "9/1s smooth"),
+        ("{ count = 9, per = '1s', kind = 'bucket', burst = 3 }", Quota::per_second(9).burst(3), "9/1s burst 3"),
+        ("{ count = 9, per = '1s', burst = 3 }", Quota::per_second(9).burst(3), "9/1s burst 3"),
+        (
+            "{ count = 9, per = '1s', kind = 'smooth', unit = 'tokens', margin = '1ms' }",
+            Quota::per_second(9).smooth().unit("tokens").margin(ms(1)),
+            "{ count = 9, per = \"1s\", kind = \"smooth\", unit = \"tokens\", margin = \"1ms\" }",
+        ),
     ] {
-        assert_eq!(text.parse(), Ok(quota), "{text}");
         assert_eq!(quota.to_string(), written);
+        assert_eq!(text.parse(), Ok(quota.clone()), "{text}");
+        assert_eq!(written.parse(), Ok(quota), "{written}");
+    }
+}
+
+#[cfg(feature = "calendar")]
+#[test]
+fn calendar_quotas_read_exactly() {
+    for (text, zone, unit, written) in [
+        ("9/day UTC", "UTC", "requests", "9/day UTC"),
+        ("9/1day Europe/Berlin", "Europe/Berlin", "requests", "9/day Europe/Berlin"),
+        ("9/ 1 d Etc/GMT-3 tokens", "Etc/GMT-3", "tokens", "9/day Etc/GMT-3 tokens"),
+        ("9/day tokens EST5EDT", "EST5EDT", "tokens", "9/day EST5EDT tokens"),
+        ("{ count = 9, per = '24h', zone = 'UTC' }", "UTC", "requests", "9/day UTC"),
+    ] {
+        let quota = Quota::per_calendar_day(9, zone).unit(unit);
+        assert_eq!(quota.to_string(), written);
+        assert_eq!(text.parse(), Ok(quota.clone()), "{text}");
         assert_eq!(written.parse(), Ok(quota), "{written}");
     }
 }
@@ -166,12 +219,35 @@ fn what_is_no_quota_says_so() {
         ("20/60", FindingCode::InvalidQuota, Some("60s")),
         ("20/60s;", FindingCode::InvalidQuota, None),
         ("+20/60s", FindingCode::InvalidQuota, None),
-        ("20/60secs smooth/", FindingCode::UnsupportedQuota, None),
-        ("20/60s smooth", FindingCode::UnsupportedQuota, None),
-        ("20/60s burst 5", FindingCode::UnsupportedQuota, None),
-        ("20/60s tokens", FindingCode::UnsupportedQuota, None),
-        ("20/day Europe/Berlin", FindingCode::UnsupportedQuota, None),
-        ("{ count = 1, per = '1s', burst = 3 }", FindingCode::UnsupportedQuota, None),
+        ("20/60secs smooth/", FindingCode::InvalidQuota, None),
+        ("20/60s smooth!", FindingCode::InvalidQuota, None),
+        ("20/60s burst", FindingCode::InvalidQuota, None),
+        ("20/60s burst five", FindingCode::InvalidQuota, None),
+        ("20/60s burst 5000000000", FindingCode::OutOfRange, None),
+        ("20/60s burst 0", FindingCode::Zero, None),
+        ("20/60s tokens 5", FindingCode::InvalidQuota, None),
+        ("20/60s smooth smooth", FindingCode::TwoMeanings, None),
+        ("20/60s smooth burst 5", FindingCode::TwoMeanings, None),
+        ("20/60s tokens requests", FindingCode::TwoMeanings, None),
+        ("20/24h UTC", FindingCode::InvalidQuota, None),
+        ("20/2days Europe/Berlin", FindingCode::InvalidQuota, None),
+        ("20/day UTC smooth", FindingCode::TwoMeanings, None),
+        ("20/day Europe/Berlin Europe/Paris", FindingCode::TwoMeanings, None),
+        ("20/day Grün/Rot", FindingCode::InvalidQuota, None),
+        ("5/10years burst 100", FindingCode::OutOfRange, None),
+        ("2/100years smooth", FindingCode::OutOfRange, None),
+        ("{ count = 1, per = '1s', kind = 'bucket' }", FindingCode::Empty, None),
+        ("{ count = 1, per = '1s', kind = 'window', burst = 3 }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1s', kind = 'smooth', burst = 3 }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1day', kind = 'smooth', zone = 'UTC' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1day', burst = 1, zone = 'UTC' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1h', zone = 'UTC' }", FindingCode::OutOfRange, None),
+        ("{ count = 1, per = '1s', burst = 3, margin = '1ms' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1s', burst = 3, count_from = 'response' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1s', kind = 'smooth', count_from = 'response' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1day', zone = 'UTC', margin = '1ms' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1day', zone = 'UTC', count_from = 'response' }", FindingCode::TwoMeanings, None),
+        ("{ count = 1, per = '1s', kind = 'smoth' }", FindingCode::UnknownValue, Some("smooth")),
         ("20/5M", FindingCode::InvalidDuration, Some("m")),
         ("20/M", FindingCode::InvalidDuration, Some("m")),
         ("4294967296/1s", FindingCode::OutOfRange, None),
@@ -210,13 +286,29 @@ fn span() -> impl Strategy<Value = Duration> {
 }
 
 fn quota() -> impl Strategy<Value = Quota> {
-    let count_from = prop::sample::select(vec![CountFrom::Start, CountFrom::Response]);
-    (1_u32.., span(), of(span()), of(count_from)).prop_map(|(count, period, margin, count_from)| {
-        let quota = Quota::new(count, period);
-        let quota = margin.map_or(quota, |margin| quota.margin(margin));
-        count_from.map_or(quota, |count_from| quota.count_from(count_from))
-    })
+    let plain = || (1_u32.., span()).prop_map(|(count, period)| Quota::new(count, period));
+    let count_from = of(prop::sample::select(vec![CountFrom::Start, CountFrom::Response]));
+    let window = (plain(), of(span()), count_from).prop_map(|(quota, margin, count_from)| {
+        let quota = margin.into_iter().fold(quota, Quota::margin);
+        count_from.into_iter().fold(quota, Quota::count_from)
+    });
+    let start = |quota: Quota, said| if said { quota.count_from(CountFrom::Start) } else { quota };
+    let smooth = (plain(), of(span()), any::<bool>())
+        .prop_map(move |(quota, margin, said)| start(margin.into_iter().fold(quota.smooth(), Quota::margin), said));
+    let bucket =
+        (plain(), 1_u32..100, any::<bool>()).prop_map(move |(quota, burst, said)| start(quota.burst(burst), said));
+    let zones = vec!["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5"];
+    let day = (1_u32.., prop::sample::select(zones), any::<bool>()).prop_map(move |(count, zone, said)| {
+        let day = if cfg!(feature = "calendar") { Quota::per_calendar_day(count, zone) } else { Quota::per_day(count) };
+        start(day, said)
+    });
+    let kinds = prop_oneof![3 => window, 2 => smooth, 2 => bucket, 1 => day];
+    (kinds, of(prop::sample::select(UNITS.to_vec())))
+        .prop_map(|(quota, unit)| unit.into_iter().fold(quota, Quota::unit))
 }
+
+/// The units that generated rules declare.
+const UNITS: [&str; 2] = ["tokens", "größe_2"];
 
 /// No two equal ones: their periods differ.
 fn quotas() -> impl Strategy<Value = Vec<Quota>> {
@@ -306,9 +398,17 @@ fn builder() -> impl Strategy<Value = RulesBuilder> {
         let lanes = prop::collection::btree_map(0_u32..6, lane(), 0..4);
         let count_from = of(prop::sample::select(vec![CountFrom::Start, CountFrom::Response]));
         let top = (quotas(), quotas(), of(1_u32..), of(1_u32..), of(span()), count_from, retry());
-        (top, rules, limits, lanes).prop_map(|(top, (names, rules), limits, lanes)| {
+        let own = vec((".{0,6}", any::<prop::sample::Index>(), quota()), 0..4);
+        let fair_by = of(prop::sample::select(UNITS.to_vec()));
+        (top, rules, limits, lanes, own, fair_by).prop_map(|(top, (names, rules), limits, lanes, own, fair_by)| {
             let (overall, per_key, concurrency, key_concurrency, margin, count_from, retry) = top;
-            let mut builder = Rules::builder().retry(retry);
+            let mut builder = Rules::builder().retry(retry).units(UNITS);
+            builder = fair_by.into_iter().fold(builder, RulesBuilder::fair_by);
+            for (number, (key, rule, quota)) in own.into_iter().enumerate() {
+                // Keys of their own: one quota twice would be found.
+                let rule = if names.is_empty() { "default" } else { rule.get(&names) };
+                builder = builder.key(format!("{key}{number}"), rule, quota);
+            }
             builder = overall.into_iter().fold(builder, RulesBuilder::overall);
             builder = per_key.into_iter().fold(builder, RulesBuilder::per_key);
             builder = concurrency.into_iter().fold(builder, RulesBuilder::concurrency);
@@ -340,6 +440,10 @@ proptest! {
         let read: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}\n{text}"));
         prop_assert_eq!(&read, &rules, "{}", text);
         prop_assert_eq!(format!("{:?}", read.plan()), format!("{:?}", rules.plan()));
+        for key in rules.keys() {
+            prop_assert!(!rules.own_numbers(key).is_empty());
+            prop_assert_eq!(read.own_numbers(key), rules.own_numbers(key));
+        }
         prop_assert_eq!(read.to_string(), text);
     }
 

@@ -206,3 +206,51 @@ fn real_clock_several_runtimes_at_once() {
     let snapshot = balancer.snapshot();
     assert_eq!((snapshot.waiting, snapshot.in_flight), (0, 0));
 }
+
+#[test]
+fn real_clock_many_threads_leave_nothing_behind() {
+    let balancer = balancer(
+        "overall = '200/20ms'\nconcurrency = 40\n[rules]\nsend = { per_key = '5/10ms', key_concurrency = 2 }\n\
+         bulk = { per_key = '3/10ms', priority = 2 }\n[retry]\nbackoff = '1ms'\nmin_wait = '1ms'",
+    );
+    let request = |balancer: Balancer, n: u64| async move {
+        let rule = if n.is_multiple_of(3) { "bulk" } else { "send" };
+        let key = n % 17;
+        let attempt = move |attempt: request_balancer::Attempt| async move {
+            match n % 7 {
+                0 if attempt.number() == 1 => return Err(attempt.retry(Duration::from_millis(1))),
+                1 => return Err(Failure::transient(())),
+                2 => sleep(Duration::from_millis(1)).await,
+                _ => {}
+            }
+            Ok(())
+        };
+        let patience = Duration::from_millis(n % 30);
+        match n % 5 {
+            0 => drop(timeout(patience, balancer.run(rule, key, attempt)).await),
+            1 => drop(timeout(patience, balancer.request(rule, key).submit(attempt).unwrap()).await),
+            2 => drop(balancer.request(rule, key).acquire().await.unwrap()),
+            3 => balancer.request(rule, key).submit(attempt).unwrap().detach(),
+            _ => drop(balancer.request(rule, key).max_wait(patience).run(attempt).await),
+        }
+    };
+    let threads: Vec<_> = [0, 4, 2]
+        .into_iter()
+        .map(|workers| {
+            let balancer = balancer.clone();
+            thread::spawn(move || {
+                real(workers).block_on(async {
+                    let tasks = (0..1_000).map(|n| tokio::spawn(request(balancer.clone(), n)));
+                    assert!(join_all(tasks).await.iter().all(Result::is_ok));
+                    while balancer.snapshot().waiting + balancer.snapshot().in_flight > 0 {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                });
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert!((0..17).all(|key| balancer.key(key).waiting + balancer.key(key).in_flight == 0));
+}

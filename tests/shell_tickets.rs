@@ -153,7 +153,7 @@ async fn a_permit_ends_with_its_drop() {
     let balancer = balancer("[rules]\nsend = { key_concurrency = 1 }");
     let diary = Diary::new();
     let permit = balancer.request("send", "chat").acquire().await.unwrap();
-    assert_eq!((permit.number(), permit.rule(), permit.key().to_string().as_str()), (1, "send", "chat"));
+    assert_eq!((permit.number(), &*permit.rule(), permit.key().to_string().as_str()), (1, "send", "chat"));
     let next = async {
         let permit = balancer.request("send", "chat").acquire().await.unwrap();
         diary.note("next");

@@ -5,9 +5,7 @@ use std::time::Instant as Stopwatch;
 
 use request_balancer::Rules;
 use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
-use stats_alloc::Region;
 
-use crate::ALLOCATOR;
 use crate::report::Line;
 
 const PER_KEY: usize = 5;
@@ -69,11 +67,11 @@ fn drain(keys: usize) -> f64 {
 fn bytes_per_request(keys: usize, per_key: usize) -> f64 {
     let mut crowd = Crowd::new(keys);
     crowd.requests.reserve(keys * per_key);
-    let region = Region::new(ALLOCATOR);
-    crowd.fill(keys, per_key);
-    crowd.scheduler.dispatch(Instant::ZERO);
-    let change = region.change();
-    (change.bytes_allocated as f64 - change.bytes_deallocated as f64) / (keys * per_key) as f64
+    let held = allocation_counter::measure(|| {
+        crowd.fill(keys, per_key);
+        crowd.scheduler.dispatch(Instant::ZERO);
+    });
+    held.bytes_current as f64 / (keys * per_key) as f64
 }
 
 /// Requests of many keys: one call a second for each, and overall so many that a turn of all keys takes ten seconds.

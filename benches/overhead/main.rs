@@ -8,13 +8,7 @@ mod in_line;
 mod report;
 mod unhindered;
 
-use std::alloc::System;
-
 use report::Line;
-use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() {
     let mut lines = unhindered::measure();

@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use request_balancer::{Balancer, Failure, Key, RuleHandle, Rules};
-use stats_alloc::Region;
 use tokio::runtime::Runtime;
 
-use crate::ALLOCATOR;
 use crate::report::Line;
 
 /// Too short to bind, and long enough for a window to remember several starts of a busy key.
@@ -106,23 +104,22 @@ impl Contestant {
     }
 
     fn take_turn(&mut self, runtime: &Runtime, visits: &[usize], mut request: impl AsyncFnMut(usize)) {
-        let (elapsed, allocations) = runtime.block_on(async {
-            // Each key was met before.
-            for &place in visits {
-                request(place).await;
-            }
-            let region = Region::new(ALLOCATOR);
-            let began = Instant::now();
-            for &place in visits {
-                request(place).await;
-            }
-            let elapsed = began.elapsed();
-            let change = region.change();
-            (elapsed, change.allocations + change.reallocations)
-        });
+        let mut visit_all = || {
+            runtime.block_on(async {
+                let began = Instant::now();
+                for &place in visits {
+                    request(place).await;
+                }
+                began.elapsed()
+            })
+        };
+        // So that each key was met before.
+        visit_all();
+        let mut elapsed = Duration::MAX;
+        let allocated = allocation_counter::measure(|| elapsed = visit_all());
         let per_request = |total: f64| total / visits.len() as f64;
         self.nanos = self.nanos.min(per_request(elapsed.as_nanos() as f64));
-        self.allocations = self.allocations.min(per_request(allocations as f64));
+        self.allocations = self.allocations.min(per_request(allocated.count_total as f64));
     }
 }
 

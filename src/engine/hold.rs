@@ -42,7 +42,7 @@ impl<W> Scheduler<W> {
     /// Ends a target's hold. Returns false for a stale key.
     pub fn release(&mut self, now: Instant, target: Target) -> bool {
         let now = self.tick(now);
-        if !self.knows(target) {
+        if !self.has(target) {
             return false;
         }
         if let Some((hold, _)) = self.hold_mut(target, false) {
@@ -91,7 +91,7 @@ impl<W> Scheduler<W> {
 
     pub(super) fn set_hold(&mut self, now: Instant, target: Target, until: Instant, cause: HoldCause) -> bool {
         let until = until.min(now.saturating_add(self.plan.max_hold));
-        if !self.knows(target) {
+        if !self.has(target) {
             return false;
         }
         self.last_hold = self.last_hold.max(until);
@@ -105,7 +105,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Whether the target's key, if it has one, has a record.
-    fn knows(&self, target: Target) -> bool {
+    fn has(&self, target: Target) -> bool {
         match target {
             Target::Key(key) | Target::Queue(_, key) => self.keys.contains(key.index, key.generation),
             Target::Overall | Target::Rule(_) | Target::Request => true,

@@ -6,7 +6,7 @@ use super::answer::{KeyId, Why};
 use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
-use super::plan::{LimitRef, LimitSpec, Plan, RuleId, RulePlan};
+use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{Queue, QueueState, Stage};
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
@@ -33,6 +33,23 @@ impl Plan {
         }
         rules.extend(fresh.into_iter().flatten());
         Self { rules: rules.into(), ..self }
+    }
+
+    /// This plan with its units at other positions: the first at `places[0]`, and so on. Units that are not listed stay.
+    #[must_use]
+    pub fn with_units_at(mut self, places: &[usize]) -> Self {
+        let move_charge = |charge: &mut Charge| match charge {
+            Charge::Unit(unit) => *unit = places.get(*unit).copied().unwrap_or(*unit),
+            Charge::Attempt | Charge::Requests => {}
+        };
+        move_charge(&mut self.fair_by);
+        let limits = self.key_limits.iter_mut().chain(&mut self.shared_limits);
+        limits
+            .chain(self.rules.iter_mut().flat_map(|rule| &mut rule.own))
+            .for_each(|spec| move_charge(&mut spec.charge));
+        let paces = self.rules.iter_mut().flat_map(|rule| rule.key_pace.iter_mut().chain(&mut rule.shared_pace));
+        paces.for_each(|pace| move_charge(&mut pace.charge));
+        self
     }
 }
 

@@ -377,7 +377,8 @@ impl<W> Scheduler<W> {
 
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
     ///
-    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers.
+    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers. They
+    /// go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
     pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
         let now = self.tick(now);
         if !self.keys.contains(key.index, key.generation) {
@@ -390,7 +391,11 @@ impl<W> Scheduler<W> {
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);
+        // An idle key is not swept by the very turn that follows its news: its work comes next.
+        self.keys[key.index].busy += 1;
         self.dispatch(now);
+        self.keys[key.index].busy -= 1;
+        self.note_idle(now, key.index);
         true
     }
 
@@ -435,6 +440,26 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn is_aborted(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
+    }
+
+    /// Whether the key's record is still there.
+    #[must_use]
+    pub fn knows(&self, key: KeyId) -> bool {
+        self.keys.contains(key.index, key.generation)
+    }
+
+    /// Whether a key has its own numbers under a rule. False for a stale key.
+    #[must_use]
+    pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
+        self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| self.queues[queue].numbers.is_some())
+    }
+
+    /// The key that a request belongs to now: that of another key's record, if the two became one.
+    #[must_use]
+    pub fn key_of(&self, id: RequestId) -> Option<KeyId> {
+        let request = self.requests.get(id.index, id.generation)?;
+        let index = self.queues[request.queue].key;
+        Some(KeyId { index, generation: self.keys.generation(index) })
     }
 
     /// Whom to wake, in order. Empty most of the time; the caller drains it.

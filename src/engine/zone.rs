@@ -32,6 +32,11 @@ impl Zone {
         imp::name(&self.0)
     }
 
+    /// Calls `visit` with the name of every zone there is.
+    pub(crate) fn names(visit: &mut dyn FnMut(&str)) {
+        imp::names(visit);
+    }
+
     /// The day that a moment falls on. Beyond the year 9999 a day never ends.
     pub(super) fn day(&self, unix: i128) -> Day {
         imp::day(&self.0, unix)
@@ -61,6 +66,12 @@ mod imp {
 
     pub(super) fn named(name: &str) -> Option<Zone> {
         TimeZoneDatabase::bundled().get(name).ok()
+    }
+
+    pub(super) fn names(visit: &mut dyn FnMut(&str)) {
+        for name in TimeZoneDatabase::bundled().available() {
+            visit(name.as_str());
+        }
     }
 
     pub(super) fn name(zone: &Zone) -> &str {
@@ -102,6 +113,8 @@ mod imp {
     pub(super) const fn named(_: &str) -> Option<Zone> {
         None
     }
+
+    pub(super) fn names(_: &mut dyn FnMut(&str)) {}
 
     pub(super) const fn name(zone: &Zone) -> &str {
         match *zone {}

@@ -57,11 +57,18 @@ pub struct RulesBuilder {
     pub(super) caps: Caps,
     pub(super) margin: Option<At<Nanos>>,
     pub(super) count_from: Option<CountFrom>,
+    pub(super) units: Vec<At<String>>,
+    pub(super) fair_by: Option<At<String>>,
+    pub(super) ban_guard: Option<At<Quota>>,
     pub(super) rules: Vec<(At<String>, Rule)>,
     pub(super) limits: Vec<(At<String>, NamedLimit)>,
     pub(super) lanes: Vec<(At<u32>, Lane)>,
+    pub(super) keys: Vec<(At<String>, OwnQuotas)>,
     pub(super) retry: Retry,
 }
+
+/// The quotas that a key has of its own, by rule.
+pub(super) type OwnQuotas = Vec<(At<String>, Vec<At<Quota>>)>;
 
 impl RulesBuilder {
     /// Limits all starts under `overall` together. Default: none.
@@ -88,15 +95,35 @@ impl RulesBuilder {
         self
     }
 
-    /// By how much network delay may vary without breaking a quota at the server. Default: 0.
+    /// By how much network delay may vary without breaking a window or a smooth quota at the server. Default: 0.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = Some(Nanos::from(margin).into());
         self
     }
 
-    /// From when a start's period runs. Default: the start.
+    /// From when a start's period runs, for windows. Default: the start.
     pub fn count_from(mut self, count_from: CountFrom) -> Self {
         self.count_from = Some(count_from);
+        self
+    }
+
+    /// Declares what requests can cost besides requests: one small word each. Default: nothing.
+    pub fn units<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.units.extend(names.into_iter().map(|name| At::from(name.into())));
+        self
+    }
+
+    /// In which unit the queues of a lane get equal turns. Default: `requests`.
+    pub fn fair_by(mut self, unit: impl Into<String>) -> Self {
+        self.fair_by = Some(unit.into().into());
+        self
+    }
+
+    /// Gives one key a quota of its own under a rule; its quotas there take the place of the rule's `per_key`. The key
+    /// is known by its text. Default: none.
+    pub fn key(mut self, key: impl ToString, rule: impl Into<String>, quota: Quota) -> Self {
+        let rules = entry(&mut self.keys, key.to_string());
+        entry(rules, rule.into()).push(quota.into());
         self
     }
 
@@ -133,6 +160,15 @@ impl RulesBuilder {
     pub fn build(self) -> Result<Rules, Findings> {
         check::rules(&self, check::Read::default())
     }
+}
+
+/// What stands under a name in a list, made if it is not there.
+fn entry<T: Default>(list: &mut Vec<(At<String>, T)>, name: String) -> &mut T {
+    let position = list.iter().position(|(known, _)| known.value == name).unwrap_or_else(|| {
+        list.push((name.into(), T::default()));
+        list.len() - 1
+    });
+    &mut list[position].1
 }
 
 /// One rule in the making.

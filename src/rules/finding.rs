@@ -61,13 +61,16 @@ codes! {
     Empty = "empty", Error, "a list or table that says nothing";
     TwoMeanings = "two-meanings", Error, "two values for one thing";
     InvalidQuota = "invalid-quota", Error, "text that is not a quota";
-    UnsupportedQuota = "unsupported-quota", Error, "a kind of quota that this version does not enforce";
+    UnsupportedQuota = "unsupported-quota", Error, "a kind of quota that needs a cargo feature which is off";
     InvalidDuration = "invalid-duration", Error, "text that is not a length of time";
     DurationTooLong = "duration-too-long", Error, "a length of time beyond 584 years";
     DuplicateQuota = "duplicate-quota", Error, "the same quota twice in one list";
     InvalidName = "invalid-name", Error, "a name that cannot be used";
     DuplicateName = "duplicate-name", Error, "one name for two things, or twice in one list";
     UnknownLimit = "unknown-limit", Error, "`under` names a limit that the file does not have";
+    UnknownRule = "unknown-rule", Error, "`keys` names a rule that the file does not have";
+    UnknownUnit = "unknown-unit", Error, "a unit that `units` does not declare";
+    UnknownZone = "unknown-zone", Error, "a time zone that does not exist";
     InvalidLane = "invalid-lane", Error, "a lane whose name is not the number of a priority";
     UnmeetableShare = "unmeetable-share", Error, "a lane's share that the number of lanes makes impossible";
     SharesTooLarge = "shares-too-large", Error, "the lower lanes' shares leave the top lane less than half";
@@ -78,6 +81,7 @@ codes! {
     DelayCut = "delay-cut", Warning, "a first retry delay that `max_delay` always cuts";
     UnusedLane = "unused-lane", Warning, "a lane that no rule is in";
     UnusedLimit = "unused-limit", Warning, "a named limit that no rule is under";
+    UnusedUnit = "unused-unit", Warning, "a unit that nothing counts";
 }
 
 impl fmt::Display for FindingCode {
@@ -230,7 +234,8 @@ impl fmt::Display for Finding {
 ///     findings.to_string(),
 ///     "1:11: error[zero] overall: found `0/1s`, a count of zero; allowed: a count from 1 to 4294967295\n\
 ///      2:1: error[unknown-field] retries: found `retries`; allowed: `overall`, `per_key`, `concurrency`, \
-///      `key_concurrency`, `margin`, `count_from`, `rules`, `limits`, `lanes`, `retry`; did you mean `retry`?"
+///      `key_concurrency`, `margin`, `count_from`, `units`, `fair_by`, `ban_guard`, `rules`, `limits`, `lanes`, `keys`, `retry`; \
+///      did you mean `retry`?"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,13 @@ mod check;
 mod compile;
 mod duration;
 mod finding;
+mod guard;
 mod model;
+mod own;
 mod quota;
 mod retry;
 mod toml;
+mod unit;
 pub(crate) mod wording;
 mod write;
 

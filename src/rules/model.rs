@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::RulesBuilder;
+use super::compile;
 use super::finding::{Finding, FindingCode, Findings};
+use super::own::{KeyQuotas, OwnNumbers};
 use super::quota::{CountFrom, Quota};
 use super::{check, toml};
 use crate::engine::{Nanos, Overflow, Plan, RetryPolicy};
@@ -43,6 +45,7 @@ struct Inner {
     model: Model,
     warnings: Box<[Finding]>,
     plan: Arc<Plan>,
+    own: OwnNumbers,
 }
 
 /// What the rules mean, without where or how it was said.
@@ -51,10 +54,18 @@ pub(super) struct Model {
     pub(super) caps: CheckedCaps,
     pub(super) margin: Nanos,
     pub(super) count_from: CountFrom,
+    /// In the order in which they are declared, which is that of the engine.
+    pub(super) units: Vec<Arc<str>>,
+    /// The zones of all calendar quotas, in alphabetic order, which is that of the engine.
+    pub(super) zones: Vec<Arc<str>>,
+    /// `None`: requests.
+    pub(super) fair_by: Option<Arc<str>>,
+    pub(super) ban_guard: Option<Quota>,
     pub(super) retry: RetryPolicy,
     pub(super) rules: Vec<CheckedRule>,
     pub(super) limits: Vec<CheckedLimit>,
     pub(super) lanes: Vec<CheckedLane>,
+    pub(super) keys: KeyQuotas,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -272,7 +283,12 @@ impl Rules {
     }
 
     pub(super) fn new(model: Model, plan: Plan, warnings: Vec<Finding>) -> Self {
-        Self { inner: Arc::new(Inner { model, warnings: warnings.into(), plan: Arc::new(plan) }) }
+        let own = compile::own_numbers(&model);
+        Self { inner: Arc::new(Inner { model, warnings: warnings.into(), plan: Arc::new(plan), own }) }
+    }
+
+    pub(super) fn own(&self) -> &OwnNumbers {
+        &self.inner.own
     }
 
     pub(super) fn model(&self) -> &Model {

@@ -44,6 +44,14 @@ pub(crate) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a 
         .map(|(_, candidate)| candidate)
 }
 
+/// The same for names that are spelt with capital letters.
+pub(super) fn nearest_in_any_case<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let (names, small): (Vec<&str>, Vec<String>) =
+        candidates.into_iter().map(|name| (name, name.to_lowercase())).unzip();
+    let near = nearest(found, small.iter().map(String::as_str))?;
+    small.iter().position(|name| name == near).map(|position| names[position])
+}
+
 pub(super) fn unknown_field(name: &str, allowed: &[&str]) -> Finding {
     Finding::new(FindingCode::UnknownField, quote(name), list(allowed.iter().copied()))
         .did_you_mean(nearest(name, allowed.iter().copied()))
@@ -57,6 +65,18 @@ pub(super) fn unknown_value(found: &str, allowed: &[&str]) -> Finding {
 pub(super) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
     let nearest = nearest(name, known.clone());
     Finding::new(FindingCode::UnknownLimit, quote(name), list(known)).did_you_mean(nearest)
+}
+
+pub(super) fn unknown_rule<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
+    let nearest = nearest(name, known.clone());
+    Finding::new(FindingCode::UnknownRule, quote(name), list(known)).did_you_mean(nearest)
+}
+
+pub(super) fn unknown_unit<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
+    // Whoever misspells a kind of quota has written a unit.
+    let nearest = nearest(name, known.clone().into_iter().chain(["smooth", "burst"]));
+    let allowed = format!("{}, or what else `units` declares", list(known));
+    Finding::new(FindingCode::UnknownUnit, quote(name), allowed).did_you_mean(nearest)
 }
 
 pub(super) fn wrong_type(found: &str, allowed: &str) -> Finding {

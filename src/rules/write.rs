@@ -26,6 +26,16 @@ impl Model {
         if self.count_from != CountFrom::default() {
             top.text("count_from", &self.count_from.to_string())?;
         }
+        if !self.units.is_empty() {
+            let units: Result<Vec<_>, _> = self.units.iter().map(|unit| string(unit)).collect();
+            top.raw("units", &format!("[{}]", units?.join(", ")))?;
+        }
+        if let Some(unit) = &self.fair_by {
+            top.text("fair_by", unit)?;
+        }
+        if let Some(level) = &self.ban_guard {
+            top.raw("ban_guard", &quota(level)?)?;
+        }
         let mut text = top.lines();
         let mut section = |heading: &str, fields: Fields| {
             let gap = if text.is_empty() { "" } else { "\n" };
@@ -47,6 +57,17 @@ impl Model {
         }
         for lane in &self.lanes {
             section(&format!("lanes.{}", lane.priority), lane.fields()?)?;
+        }
+        if !self.keys.is_empty() {
+            let mut keys = Fields::default();
+            for (key, rules) in &self.keys {
+                let mut fields = Fields::default();
+                for (rule, quotas) in rules {
+                    fields.quotas(rule, quotas)?;
+                }
+                keys.raw(key, &fields.inline())?;
+            }
+            section("keys", keys)?;
         }
         let retry = retry(&self.retry, &RetryPolicy::default())?;
         if !retry.list.is_empty() {

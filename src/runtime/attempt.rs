@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::engine::RuleId;
-use crate::error::Failure;
+use crate::engine::{RequestId, RuleId};
+use crate::error::{Failure, Refused};
 use crate::key::Key;
 
 /// One run of a request's closure.
@@ -14,6 +14,7 @@ use crate::key::Key;
 /// The closure gets it by value and may drop it at once: it ends nothing and holds nothing.
 pub struct Attempt {
     pub(super) shared: Arc<Shared>,
+    pub(super) id: Option<RequestId>,
     pub(super) rule: RuleId,
     pub(super) key: Key,
     pub(super) number: u32,
@@ -30,8 +31,8 @@ impl Attempt {
 
     /// The name of the request's rule.
     #[must_use]
-    pub fn rule(&self) -> &str {
-        &self.shared.rule(self.rule).name
+    pub fn rule(&self) -> Arc<str> {
+        self.shared.rule_name(self.rule)
     }
 
     /// The request's key.
@@ -52,6 +53,19 @@ impl Attempt {
         self.is_last
     }
 
+    /// The attempt cost `actual` in this unit, not what was asked for: its limits count that from now on.
+    ///
+    /// Windows count the difference both ways, as of the attempt's start; spacing and buckets charge what is more and
+    /// give nothing back. What is more may go over a limit, and later starts wait for it. A retry pays `actual`. Once
+    /// the attempt has ended it changes nothing. `"requests"` is the default unit.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownUnit`] with the nearest name.
+    pub fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.shared.settle(self.id, unit, actual)
+    }
+
     /// The failure that puts the request back in line, with nothing of its scope starting before `after` is over.
     ///
     /// `None`: the server did not say how long; the policy's `bare_wait` is used, doubled each time, and the attempt
@@ -59,20 +73,26 @@ impl Attempt {
     /// policy's (by default the key) unless [`Failure::hold`] names another.
     ///
     /// ```
-    /// # async fn example(balancer: request_balancer::Balancer) {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use request_balancer::{Error, Refused};
+    /// use request_balancer::{Balancer, Error, Refused, Rules};
     ///
-    /// // The server wants a day's rest, the policy allows five minutes.
-    /// let answer = balancer
-    ///     .run("individual", 42, async |attempt| {
-    ///         if attempt.number() == 1 {
-    ///             return Err(attempt.retry(Duration::from_secs(86_400)));
-    ///         }
-    ///         Ok::<_, request_balancer::Failure<std::io::Error>>(())
-    ///     })
-    ///     .await;
-    /// assert!(matches!(answer, Err(Error::GaveUp { reason: Refused::WaitTooLong { .. }, .. })));
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let rest = async |seconds| {
+    ///     let rest = Duration::from_secs(seconds);
+    ///     balancer
+    ///         .run("send", 42, async |attempt| match attempt.number() {
+    ///             1 => Err(attempt.retry::<()>(rest)),
+    ///             number => Ok(number),
+    ///         })
+    ///         .await
+    /// };
+    /// assert_eq!(rest(30).await, Ok(2));
+    /// // A day is more than the five minutes that the policy allows.
+    /// let reason = Refused::WaitTooLong { wait: Duration::from_secs(86_400), ceiling: Duration::from_secs(300) };
+    /// assert_eq!(rest(86_400).await, Err(Error::GaveUp { reason, attempts: 1, last: None }));
+    /// # Ok(())
     /// # }
     /// ```
     pub fn retry<E>(&self, after: impl Into<Option<Duration>>) -> Failure<E> {

@@ -14,7 +14,7 @@ use super::snapshot::{KeySnapshot, Snapshot};
 use crate::engine::{self, Instant, KeyId, RuleId, Scheduler, Turned};
 use crate::error::{Classify, NextStart, Outcome, Refused};
 use crate::key::Key;
-use crate::rules::Rules;
+use crate::rules::{Findings, Quota, Rules};
 
 /// Starts each request at the earliest moment that breaks no limit.
 ///
@@ -69,6 +69,31 @@ impl Balancer {
     }
 
     /// The same as [`run`](Self::run) for an `f` that returns a plain result, whose error says itself what it means.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Classify, Rules, Verdict};
+    ///
+    /// #[derive(Debug)]
+    /// struct Busy;
+    ///
+    /// impl Classify for Busy {
+    ///     fn classify(&self) -> Verdict {
+    ///         Verdict::Retry { after: Some(Duration::from_secs(3)), scope: None }
+    ///     }
+    /// }
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let begin = tokio::time::Instant::now();
+    /// let send = async |number| if number == 1 { Err(Busy) } else { Ok(number) };
+    /// let answer = balancer.call("send", 42, |attempt| send(attempt.number())).await;
+    /// assert_eq!(answer.unwrap(), 2);
+    /// assert_eq!(begin.elapsed(), Duration::from_secs(3));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn call<F, Fut, T, E>(&self, rule: &str, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -81,11 +106,41 @@ impl Balancer {
     /// A request in the making, for what [`run`](Self::run) and [`call`](Self::call) leave at its default.
     ///
     /// An unknown rule shows as [`Refused::UnknownRule`] when the request enters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Error, Failure, NextStart, Refused, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/10s'".parse::<Rules>()?);
+    /// let send = || balancer.request("send", 42).max_wait(Duration::from_secs(4));
+    /// assert_eq!(send().run(async |_| Ok::<_, Failure<()>>("sent")).await, Ok("sent"));
+    /// // The next could start after 10 s.
+    /// let reason = Refused::MaxWait {
+    ///     waited: Duration::from_secs(4),
+    ///     next_start: NextStart::After(Duration::from_secs(6)),
+    /// };
+    /// let answer = send().run(async |_| Ok::<_, Failure<()>>("sent")).await;
+    /// assert_eq!(answer, Err(Error::GaveUp { reason, attempts: 0, last: None }));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn request(&self, rule: &str, key: impl Into<Key>) -> Request<'_> {
         Request::new(&self.shared, self.shared.find(rule), key.into())
     }
 
     /// A handle of one rule, so that a wrong name shows at start-up and no request looks a name up.
+    ///
+    /// ```
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nbroadcast = '1/1s'".parse::<Rules>()?);
+    /// assert_eq!(balancer.rule("broadcast")?.name(), "broadcast");
+    /// let typo = balancer.rule("brodcast").unwrap_err();
+    /// assert_eq!(typo.to_string(), "there is no rule `brodcast`; did you mean `broadcast`?");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -98,6 +153,22 @@ impl Balancer {
     /// Starts nothing of the target before `span` is over. What runs goes on.
     ///
     /// Holds on one target combine by maximum: a shorter one changes nothing. None is longer than `max_hold` (one hour).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, NextStart, Rules, Target};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// balancer.hold(Target::key(42), Duration::from_secs(5))?;
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::After(Duration::from_secs(5)));
+    /// assert_eq!(balancer.next_start("send", 43)?, NextStart::Now);
+    /// balancer.release(Target::key(42))?;
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Now);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -145,11 +216,23 @@ impl Balancer {
     }
 
     /// The state of the balancer in numbers.
+    ///
+    /// ```
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let permit = balancer.request("send", 42).try_acquire()?;
+    /// let snapshot = balancer.snapshot();
+    /// assert_eq!((snapshot.waiting, snapshot.in_flight, snapshot.keys), (0, 1, 1));
+    /// drop(permit);
+    /// assert_eq!(balancer.snapshot().in_flight, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
         self.shared.with(|_, _| ());
-        self.shared.with(|state, now| Snapshot::new(&self.shared.plan, now, state.machine.snapshot(now)))
+        self.shared.with(|state, now| Snapshot::new(state.machine.plan(), now, state.machine.snapshot(now)))
     }
 
     /// One key in numbers; all zero if nothing is known of it.
@@ -159,11 +242,114 @@ impl Balancer {
         self.shared.with(|state, now| KeySnapshot::new(now, &state.machine.key_snapshot(now, record)))
     }
 
+    /// Goes over to other rules, at once and for all handles.
+    ///
+    /// Queues and futures stay. What waits under a rule that is gone is refused with [`Refused::RuleRemoved`], what can
+    /// no longer fit with [`Refused::CostTooHigh`]; what runs may finish. Starts that are known count under the new
+    /// limits, so that a longer period or a smaller count holds from now on; a raised one is used at once. A queue
+    /// whose priority changed goes to the end of its new lane. Requests keep the `max_wait` and retry policy that they
+    /// entered with. Takes a look at every request and key under the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// drop(balancer.request("send", 42).acquire().await?);
+    /// balancer.replace_rules("[rules]\nsend = '2/1s'".parse()?);
+    /// assert!(balancer.request("send", 42).try_acquire().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replace_rules(&self, rules: Rules) {
+        self.shared.replace_rules(rules);
+    }
+
+    /// Gives a key its own numbers under a rule, in place of the rule's `per_key`; an empty list gives it the rule's
+    /// again. They stay when the key's record goes and when rules are replaced, and go with the rule.
+    ///
+    /// Starts that are known count. Raising never makes a wait longer.
+    ///
+    /// # Errors
+    ///
+    /// [`Findings`] that say what the same quotas would be refused for in a rules file, an unknown rule among them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Quota, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nread = '1/1s'".parse::<Rules>()?);
+    /// balancer.set_limit("read", "shop-1", &[Quota::per_second(2)])?;
+    /// drop(balancer.request("read", "shop-1").acquire().await?);
+    /// assert!(balancer.request("read", "shop-1").try_acquire().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_limit(&self, rule: &str, key: impl Into<Key>, quotas: &[Quota]) -> Result<(), Findings> {
+        self.shared.set_limit(rule, &key.into(), quotas)
+    }
+
+    /// From now on `old` is another name of `new`: a chat that became another, an account found to be the same.
+    ///
+    /// One budget (the starts of both count), one queue per rule (what waits under `old` is before what waits under
+    /// `new`), and what runs under either counts for both. Takes a look at every request under the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::AliasCycle`] if `new` stands for `old`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\ngroup = '1/1s'".parse::<Rules>()?);
+    /// drop(balancer.request("group", "old chat").acquire().await?);
+    /// balancer.alias("old chat", "new chat")?;
+    /// assert!(balancer.request("group", "new chat").try_acquire().is_err());
+    /// assert!(balancer.alias("new chat", "old chat").is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alias(&self, old: impl Into<Key>, new: impl Into<Key>) -> Result<(), Refused> {
+        self.shared.alias(&old.into(), &new.into())
+    }
+
+    /// Makes `old` a key of its own again, with nothing known of it: what was its stays with the other. Returns false if
+    /// it was no alias.
+    pub fn unalias(&self, old: impl Into<Key>) -> bool {
+        self.shared.unalias(&old.into())
+    }
+
     /// Closes the balancer, for all its handles and for good: what stands in line and whatever comes is refused with
     /// [`Refused::Closed`]; what runs may finish until `deadline` is over and is then cut off.
     ///
     /// Resolves as soon as nothing runs any more, with what became of everything. Called again, it counts from the
     /// first call. Outside a tokio runtime it can't wait and cuts off at once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = { key_concurrency = 1 }".parse::<Rules>()?);
+    /// let submit = || {
+    ///     balancer.request("send", 42).submit(async |_| {
+    ///         tokio::time::sleep(Duration::from_secs(2)).await;
+    ///         Ok::<_, Failure<()>>(())
+    ///     })
+    /// };
+    /// let (runs, waits) = (submit()?, submit()?);
+    /// tokio::task::yield_now().await;
+    /// let ended = balancer.close(Duration::from_secs(10)).await;
+    /// assert_eq!((ended.done, ended.refused, ended.aborted, ended.open), (1, 1, 0, 0));
+    /// assert!(runs.await.is_ok() && waits.await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -217,7 +403,7 @@ impl Builder {
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
-        Balancer { shared: Arc::new(Shared::new(self.rules.plan(), seed)) }
+        Balancer { shared: Arc::new(Shared::new(self.rules, seed)) }
     }
 }
 
@@ -231,8 +417,8 @@ pub struct RuleHandle {
 impl RuleHandle {
     /// The rule's name.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.shared.rule(self.rule).name
+    pub fn name(&self) -> Arc<str> {
+        self.shared.rule_name(self.rule)
     }
 
     /// As [`Balancer::run`].

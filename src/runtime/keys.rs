@@ -44,6 +44,16 @@ impl Keys {
         result
     }
 
+    /// The keys that have a record.
+    pub(crate) fn known(&self) -> Vec<Key> {
+        self.map.iter().map(|entry| entry.key().clone()).collect()
+    }
+
+    /// Forgets a key whose record is gone, unless it has a new one by now.
+    pub(crate) fn remove(&self, key: &Key, id: KeyId) {
+        self.forget(Evicted { tag: self.hash(key), id });
+    }
+
     /// Forgets a record that the engine evicted, unless the key has a new one by now.
     pub(crate) fn forget(&self, evicted: Evicted) {
         let Evicted { tag: hash, id } = evicted;

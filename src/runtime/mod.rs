@@ -1,5 +1,6 @@
 //! The tokio shell: it waits, the engine decides.
 
+mod aliases;
 mod attempt;
 mod balancer;
 mod clock;
@@ -7,6 +8,7 @@ mod closing;
 mod driver;
 mod errands;
 mod keys;
+mod live;
 mod nesting;
 mod permit;
 mod place;

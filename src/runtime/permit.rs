@@ -31,7 +31,7 @@ impl Permit {
 
     /// The name of the request's rule.
     #[must_use]
-    pub fn rule(&self) -> &str {
+    pub fn rule(&self) -> Arc<str> {
         self.place.rule_name()
     }
 
@@ -45,6 +45,15 @@ impl Permit {
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.place.waited()
+    }
+
+    /// The call cost `actual` in this unit, not what was asked for. As [`Attempt::settle`](crate::Attempt::settle).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownUnit`] with the nearest name.
+    pub fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.place.settle(unit, actual)
     }
 
     /// The server asked to come again later: puts the same request back in line, in its old place, and waits for its

@@ -12,7 +12,7 @@ use super::place::{Place, Wishes};
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
-use crate::engine::{Nanos, RuleId};
+use crate::engine::{Charge, Nanos, RuleId};
 use crate::error::{Outcome, Refused, Verdict};
 use crate::key::Key;
 use crate::rules::Retry;
@@ -34,11 +34,21 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let max_wait = match rule {
-            Ok(rule) => shared.rule(rule).max_wait.unwrap_or(Nanos::MAX),
-            Err(_) => Nanos::MAX,
+        let live = shared.live.load();
+        let (max_wait, attempts) = match rule {
+            Ok(rule) => (live.rule(rule).max_wait.unwrap_or(Nanos::MAX), live.rule(rule).retry.attempts),
+            Err(_) => (Nanos::MAX, 1),
         };
-        let wishes = Wishes { not_before: Nanos::ZERO, max_wait, policy: None, idempotent: false, fail_fast: false };
+        let wishes = Wishes {
+            cost: 1,
+            units: Vec::new(),
+            not_before: Nanos::ZERO,
+            max_wait,
+            policy: None,
+            attempts,
+            idempotent: false,
+            fail_fast: false,
+        };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
 
@@ -51,6 +61,50 @@ impl<'a> Request<'a> {
 }
 
 impl<'a, C> Request<'a, C> {
+    /// What the request takes from every limit that counts requests. Default: 1; zero counts as 1.
+    ///
+    /// Concurrency caps count attempts and take one place each. A cost that one of its limits never has room for is
+    /// refused at once with [`Refused::CostTooHigh`]. Each attempt pays anew.
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.wishes.cost = cost.max(1);
+        self
+    }
+
+    /// What the request takes from every limit that counts a declared unit. Default: nothing.
+    ///
+    /// `"requests"` is the default unit, as in [`cost`](Self::cost). A unit that the rules do not declare shows as
+    /// [`Refused::UnknownUnit`] when the request enters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, NextStart, Rules};
+    ///
+    /// let rules: Rules = "units = ['tokens']\noverall = ['60/1m', '10000/1m tokens']".parse()?;
+    /// let balancer = Balancer::new(rules);
+    /// let permit = balancer.request("default", "gpt").cost_of("tokens", 9_000).acquire().await?;
+    /// // It turned out shorter than was feared.
+    /// permit.settle("tokens", 1_200)?;
+    /// let next = balancer.request("default", "gpt").cost_of("tokens", 8_800).try_acquire();
+    /// assert!(next.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost_of(mut self, unit: &str, cost: u32) -> Self {
+        match self.shared.live.load().unit(unit) {
+            Ok(Charge::Unit(position)) => {
+                if self.wishes.units.len() <= position {
+                    self.wishes.units.resize(position + 1, 0);
+                }
+                self.wishes.units[position] = cost;
+            }
+            Ok(Charge::Requests | Charge::Attempt) => self.wishes.cost = cost.max(1),
+            Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
+            Err(_) => {}
+        }
+        self
+    }
+
     /// The longest time in line, over all attempts; after it the request is refused with [`Refused::MaxWait`].
     ///
     /// Default: the rule's `max_wait`, or as long as it takes.
@@ -68,21 +122,30 @@ impl<'a, C> Request<'a, C> {
     /// What differs from the rule's retry policy.
     ///
     /// ```
-    /// # async fn example(balancer: request_balancer::Balancer) -> Result<(), request_balancer::Refused> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
-    /// use request_balancer::Retry;
+    /// use request_balancer::{Balancer, Error, Refused, Retry, Rules};
     ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
     /// // Patient, but not with a server that wants more than a minute's rest.
     /// let retry = Retry::patient().ceiling(Duration::from_secs(60));
-    /// let permit = balancer.request("group", 42).retry(retry).acquire().await?;
-    /// # drop(permit);
+    /// let answer = balancer
+    ///     .request("send", 42)
+    ///     .retry(retry)
+    ///     .run(async |attempt| Err::<(), _>(attempt.retry::<()>(Duration::from_secs(90))))
+    ///     .await;
+    /// let reason = Refused::WaitTooLong { wait: Duration::from_secs(90), ceiling: Duration::from_secs(60) };
+    /// assert_eq!(answer, Err(Error::GaveUp { reason, attempts: 1, last: None }));
     /// # Ok(())
     /// # }
     /// ```
     pub fn retry(mut self, retry: Retry) -> Self {
         if let Ok(rule) = self.rule {
-            let base = self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared.rule(rule).retry);
-            self.wishes.policy = Some(Box::new(retry.over(base)));
+            let live = self.shared.live.load();
+            let policy = retry.over(self.wishes.policy.as_deref().unwrap_or_else(|| &live.rule(rule).retry));
+            self.wishes.attempts = policy.attempts;
+            self.wishes.policy = Some(Box::new(policy));
         }
         self
     }
@@ -131,6 +194,20 @@ impl<'a, C> Request<'a, C> {
     /// Takes its place in line now. A task is spawned on the current runtime when the request starts, and not before;
     /// `f` is called inside it.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let first = balancer.request("send", 42).submit(async |_| Ok::<_, Failure<()>>("first"))?;
+    /// let second = balancer.request("send", 42).submit(async |_| Ok::<_, Failure<()>>("second"))?;
+    /// assert_eq!(balancer.key(42).waiting, 2);
+    /// assert_eq!((first.await, second.await), (Ok("first"), Ok("second")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Refused`] if the request can't enter: its rule is unknown, its queue is full, the balancer is closed, or no
@@ -154,12 +231,41 @@ impl<'a, C> Request<'a, C> {
     /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.
     ///
     /// The future resolves to [`Refused`] if the request is not started. Classifiers have no part in it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let permit = balancer.request("send", 42).acquire().await?;
+    /// // … the call, which the server answers with "come back in 5 seconds" …
+    /// let permit = permit.retry(Duration::from_secs(5)).await?;
+    /// assert_eq!((permit.number(), permit.waited()), (2, Duration::from_secs(5)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn acquire(self) -> Acquire {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
         Acquire::new(place.into_permit())
     }
 
     /// Starts now or not at all, without waiting.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, NextStart, Refused, Rules};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// assert!(balancer.request("send", 42).try_acquire().is_ok());
+    /// let refused = balancer.request("send", 42).try_acquire().unwrap_err();
+    /// assert_eq!(refused, Refused::NotNow { next_start: NextStart::After(Duration::from_secs(1)) });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -5,36 +5,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 
+use super::aliases::Aliases;
 use super::clock::Clock;
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::keys::Keys;
+use super::live::{Live, Numbers};
 use super::{errands, nesting};
-use crate::engine::{
-    self, Anchor, Instant, KeyId, LimitKind, LimitSpec, Plan, RequestId, RuleId, RulePlan, Scheduler, Turned,
-};
+use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
-use crate::rules::wording::nearest;
+use crate::rules::Rules;
 
 /// Everything behind the handles.
 ///
 /// User code (wakers, drops of futures, hashing of keys) never runs under the machine's lock.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    pub(crate) plan: Arc<Plan>,
+    /// The rules in force.
+    pub(crate) live: ArcSwap<Live>,
+    pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
+    pub(crate) aliases: Aliases,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
     /// Somebody who waits for the last attempt to end may look again.
     pub(crate) idle: Notify,
-    /// The rules by name.
-    names: Box<[(Arc<str>, RuleId)]>,
-    /// Whether an attempt can take a slot that a request it waits for needs.
-    nests: bool,
 }
 
 /// What is behind the lock.
@@ -53,22 +53,11 @@ pub(crate) struct State {
 }
 
 impl Shared {
-    pub(crate) fn new(plan: Arc<Plan>, seed: u64) -> Self {
-        let mut names: Box<[_]> =
-            (0..).map(RuleId).zip(&plan.rules).map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
-        names.sort();
-        let anchored = |specs: &[LimitSpec]| {
-            specs.iter().any(|spec| match spec.kind {
-                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
-                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
-            })
-        };
-        let nests = anchored(&plan.key_limits)
-            || anchored(&plan.shared_limits)
-            || plan.rules.iter().any(|rule| anchored(&rule.own));
+    pub(crate) fn new(rules: Rules, seed: u64) -> Self {
+        let live = Live::new(rules);
         Self {
             state: Mutex::new(State {
-                machine: Scheduler::new(Arc::clone(&plan)),
+                machine: Scheduler::new(Arc::clone(&live.plan)),
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,
@@ -77,25 +66,32 @@ impl Shared {
                 seed,
                 became_idle: false,
             }),
-            plan,
+            live: ArcSwap::from_pointee(live),
+            numbers: Numbers::default(),
             keys: Keys::default(),
+            aliases: Aliases::default(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
-            names,
-            nests,
         }
     }
 
     /// The rule of this name.
     pub(crate) fn find(&self, name: &str) -> Result<RuleId, Refused> {
-        match self.names.binary_search_by(|(known, _)| (**known).cmp(name)) {
-            Ok(position) => Ok(self.names[position].1),
-            Err(_) => Err(self.unknown(name)),
-        }
+        self.live.load().find(name)
     }
 
-    pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {
-        &self.plan.rules[usize::from(rule.0)]
+    /// The name of a rule.
+    pub(crate) fn rule_name(&self, rule: RuleId) -> Arc<str> {
+        Arc::clone(&self.live.load().rule(rule).name)
+    }
+
+    /// A running attempt cost another amount than was asked for.
+    pub(crate) fn settle(&self, attempt: Option<RequestId>, unit: &str, actual: u32) -> Result<(), Refused> {
+        let charge = self.live.load().unit(unit)?;
+        if let Some(id) = attempt {
+            self.with(|state, now| state.machine.settle(now, id, charge, actual));
+        }
+        Ok(())
     }
 
     /// Calls the machine at the present instant and sees to what follows.
@@ -119,12 +115,19 @@ impl Shared {
         key: &Key,
         mut call: impl FnMut(&mut State, Instant, KeyId) -> Result<R, Turned>,
     ) -> Result<R, Turned> {
+        let resolved = self.aliases.resolve(key);
+        let key = &*resolved;
         let hash = self.keys.hash(key);
         if let Some(id) = self.keys.get(hash, key) {
             match self.with(|state, now| call(state, now, id)) {
                 Err(Turned::StaleKey) => {}
                 done => return done,
             }
+        }
+        let now_resolved = self.aliases.resolve(key);
+        if *now_resolved != *key {
+            // It became an alias meanwhile, which is why its record is gone.
+            return self.with_record(&now_resolved, call);
         }
         let (result, has_news) = self.keys.renew(hash, key, |known| {
             let mut state = self.lock();
@@ -133,6 +136,7 @@ impl Shared {
             let (id, result) = match again {
                 Some((_, Err(Turned::StaleKey))) | None => {
                     let id = state.machine.add_key(now, hash);
+                    self.tell_numbers(&mut state, now, key, id);
                     (id, call(&mut state, now, id))
                 }
                 Some(done) => done,
@@ -148,6 +152,11 @@ impl Shared {
 
     /// The key's record if it has one.
     pub(crate) fn record(&self, key: &Key) -> Option<KeyId> {
+        self.record_of(&self.aliases.resolve(key))
+    }
+
+    /// The record of a key that is no alias, if it has one.
+    pub(super) fn record_of(&self, key: &Key) -> Option<KeyId> {
         self.keys.get(self.keys.hash(key), key)
     }
 
@@ -193,12 +202,12 @@ impl Shared {
 
     /// The attempts of this balancer that are being polled on this thread, outermost first.
     pub(crate) fn ancestors(&self) -> Vec<RequestId> {
-        if self.nests { nesting::ancestors(self.address()) } else { Vec::new() }
+        if self.live.load().nests { nesting::ancestors(self.address()) } else { Vec::new() }
     }
 
     /// Remembers an attempt while `poll` polls it.
     pub(crate) fn polling<R>(&self, id: RequestId, poll: impl FnOnce() -> R) -> R {
-        if self.nests { nesting::polling(self.address(), id, poll) } else { poll() }
+        if self.live.load().nests { nesting::polling(self.address(), id, poll) } else { poll() }
     }
 
     pub(crate) fn is_aborting(&self) -> bool {
@@ -214,12 +223,6 @@ impl Shared {
         // The machine stays usable after a panic: it is never left half changed by anything but a bug of its own.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    #[cold]
-    fn unknown(&self, name: &str) -> Refused {
-        let nearest = nearest(name, self.names.iter().map(|(known, _)| &**known)).map(str::to_owned);
-        Refused::UnknownRule { name: name.to_owned(), nearest }
-    }
 }
 
 impl Drop for Shared {
@@ -230,7 +233,7 @@ impl Drop for Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("rules", &self.names.len()).finish_non_exhaustive()
+        f.debug_struct("Shared").field("rules", &self.live.load().plan.rules.len()).finish_non_exhaustive()
     }
 }
 

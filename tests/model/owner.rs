@@ -512,10 +512,12 @@ impl Owner {
 
     fn withdraw(&mut self, number: usize) -> Result<(), Wrong> {
         self.scheduler.withdraw(at(self.books.now), self.books.requests[number].id);
-        if self.books.requests[number].stage != Stage::Gone {
-            self.books.ended(number);
-            self.answered(number);
+        if self.books.requests[number].stage == Stage::Gone {
+            // Unknown to the machine: nothing happened.
+            return self.wakes();
         }
+        self.books.ended(number);
+        self.answered(number);
         self.settled()
     }
 

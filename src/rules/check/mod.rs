@@ -1,7 +1,11 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod guard;
 mod lanes;
+mod own;
+mod quotas;
 mod rates;
+mod units;
 mod values;
 
 use std::collections::BTreeSet;
@@ -15,7 +19,8 @@ use super::toml::join;
 use super::wording;
 use crate::engine::{Nanos, RetryPolicy};
 
-pub(super) use values::{COUNTS, quota};
+pub(super) use own::own;
+pub(super) use quotas::{COUNTS, quota};
 
 /// What was found before the check.
 #[derive(Debug, Default)]
@@ -33,10 +38,11 @@ const OUTER: [&str; 2] = ["overall", "per_key"];
 
 /// Checks `builder` as a whole and compiles it.
 pub(super) fn rules(builder: &RulesBuilder, read: Read) -> Result<Rules, Findings> {
-    let mut checker = Checker { builder, findings: read.findings, unsure: read.unsure };
+    let mut checker = Checker::new(builder, read);
     let model = checker.model();
     checker.lanes(&model);
     checker.rates(&model);
+    checker.unused_units();
     let plan = compile::plan(&model);
     checker.size("limits per key", plan.key_limits.len());
     checker.size("limits in all", plan.shared_limits.len());
@@ -52,6 +58,20 @@ struct Checker<'b> {
     builder: &'b RulesBuilder,
     findings: Vec<Finding>,
     unsure: bool,
+    /// Something in `units` could not be read.
+    unread_units: bool,
+    /// Units that something counts.
+    units: BTreeSet<String>,
+    /// Time zones that quotas have.
+    zones: BTreeSet<Arc<str>>,
+}
+
+impl<'b> Checker<'b> {
+    fn new(builder: &'b RulesBuilder, read: Read) -> Self {
+        let Read { findings, unsure } = read;
+        let unread_units = findings.iter().any(|finding| finding.path() == "units");
+        Self { builder, findings, unsure, unread_units, units: BTreeSet::new(), zones: BTreeSet::new() }
+    }
 }
 
 impl Checker<'_> {
@@ -62,6 +82,8 @@ impl Checker<'_> {
     fn model(&mut self) -> Model {
         let builder = self.builder;
         let margin = self.span(builder.margin.as_ref(), "margin").unwrap_or(Nanos::ZERO);
+        let units = self.declared_units();
+        let fair_by = self.fair_by();
         let caps = self.caps(&builder.caps, "");
         let retry = self.retry(&builder.retry, "retry", &RetryPolicy::default());
         self.size("rules", builder.rules.len());
@@ -76,7 +98,12 @@ impl Checker<'_> {
         }
         self.unused_limits(&rules);
         let lanes = self.said_lanes();
-        Model { caps, margin, count_from: builder.count_from.unwrap_or_default(), retry, rules, limits, lanes }
+        let names: Vec<_> = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
+        let keys = self.key_quotas(&names);
+        let ban_guard = self.ban_guard();
+        let zones = std::mem::take(&mut self.zones).into_iter().collect();
+        let count_from = builder.count_from.unwrap_or_default();
+        Model { caps, margin, count_from, units, zones, fair_by, ban_guard, retry, rules, limits, lanes, keys }
     }
 
     fn rule(&mut self, name: &At<String>, rule: &Rule, outer: &RetryPolicy, limits: &BTreeSet<&str>) -> CheckedRule {

@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::Checker;
+use crate::rules::builder::At;
 use crate::rules::finding::{Finding, FindingCode};
 use crate::rules::model::{CheckedCaps, CheckedRule, Model};
-use crate::rules::quota::Quota;
+use crate::rules::quota::{Quota, QuotaKind};
 use crate::rules::toml::join;
 
-/// What a list of quotas lets through in the long run, and where it stands.
+/// What a list of quotas lets through of one unit in the long run, and where it stands.
 #[derive(Clone)]
 struct Rate {
     quota: Quota,
@@ -20,19 +21,46 @@ struct Rate {
     nth: usize,
 }
 
+/// The rates of a list, one for each unit that it counts.
+type Rates = Vec<Rate>;
+
 impl Rate {
-    /// That of the tightest quota of the list.
-    fn of(quotas: &[Quota], model: &Model, path: &str, name: &str) -> Option<Self> {
-        let rate = |(nth, quota): (usize, &Quota)| Self {
-            quota: *quota,
-            period: model.period(quota).get().into(),
-            path: String::new(),
-            nth,
+    /// Those of the tightest quota of each unit.
+    fn of(quotas: &[Quota], model: &Model, list: &str) -> Rates {
+        let mut tightest: Rates = Vec::new();
+        for (nth, quota) in quotas.iter().enumerate() {
+            let path = if quotas.len() > 1 { format!("{list}[{nth}]") } else { list.to_owned() };
+            let rate = Self { quota: quota.clone(), period: model.period(quota).get().into(), path, nth };
+            match tightest.iter_mut().find(|known| known.quota.own_unit() == quota.own_unit()) {
+                Some(known) if rate.cmp(known) == Ordering::Less => *known = rate,
+                Some(_) => {}
+                None => tightest.push(rate),
+            }
+        }
+        tightest
+    }
+
+    /// Whether `outer` keeps this rate from ever being reached.
+    fn is_out_of_reach(&self, outer: &Self) -> bool {
+        let comparable = match outer.quota.kind() {
+            // A day's budget may be spent in a minute, and what is below it then spreads it.
+            QuotaKind::Calendar { .. } => matches!(self.quota.kind(), QuotaKind::Calendar { .. }),
+            // So may what is in store: a rate alone says little beside it.
+            QuotaKind::Bucket { .. } => outer.at_once() <= self.at_once(),
+            QuotaKind::Window | QuotaKind::Smooth => {
+                !matches!(self.quota.kind(), QuotaKind::Bucket { .. }) || outer.at_once() <= self.at_once()
+            }
         };
-        let tightest = quotas.iter().enumerate().map(rate).min_by(Self::cmp)?;
-        let list = join(path, name);
-        let path = if quotas.len() > 1 { format!("{list}[{}]", tightest.nth) } else { list };
-        Some(Self { path, ..tightest })
+        comparable && self.quota.own_unit() == outer.quota.own_unit() && self.cmp(outer) == Ordering::Greater
+    }
+
+    /// How many may go at once.
+    fn at_once(&self) -> u32 {
+        match self.quota.kind() {
+            QuotaKind::Window | QuotaKind::Calendar { .. } => self.quota.count(),
+            QuotaKind::Smooth => 1,
+            QuotaKind::Bucket { burst } => *burst,
+        }
     }
 
     /// Exact: counts are below 2^32 and periods below 2^64.
@@ -44,11 +72,11 @@ impl Rate {
 
 /// The rates of what is outside the rules.
 struct Outer {
-    overall: Option<Rate>,
-    per_key: Option<Rate>,
+    overall: Rates,
+    per_key: Rates,
     /// By name: overall, per key.
-    limits: BTreeMap<String, [Option<Rate>; 2]>,
-    lanes: BTreeMap<u32, Option<Rate>>,
+    limits: BTreeMap<String, [Rates; 2]>,
+    lanes: BTreeMap<u32, Rates>,
 }
 
 impl Checker<'_> {
@@ -61,16 +89,31 @@ impl Checker<'_> {
         for (number, rule) in model.rules.iter().enumerate() {
             let path = join("rules", &rule.name);
             let [overall, per_key] = rates(&rule.caps, model, &path);
-            let above = outer.overall(rule);
-            let wider = above.clone().chain(overall.as_ref()).chain(outer.per_key(rule));
-            let findings = [unreachable(overall.as_ref(), above), unreachable(per_key.as_ref(), wider)];
+            let above: Vec<&Rate> = outer.overall(rule).collect();
+            let wider: Vec<&Rate> = above.iter().copied().chain(&overall).chain(outer.per_key(rule)).collect();
             let caps = self.builder.rules.get(number).map(|(_, rule)| &rule.caps);
-            let lists = caps.map(|caps| [&caps.overall, &caps.per_key]);
-            for (kind, found) in findings.into_iter().enumerate() {
-                let Some((finding, rate)) = found else { continue };
-                let place = lists.and_then(|lists| lists[kind].get(rate.nth)).and_then(|quota| quota.place);
-                self.push(finding, &rate.path, place);
+            self.unreachable(&overall, &above, caps.map(|caps| &caps.overall));
+            self.unreachable(&per_key, &wider, caps.map(|caps| &caps.per_key));
+            for (key, own) in &self.builder.keys {
+                for (_, quotas) in own.iter().filter(|(name, _)| *name.value == *rule.name) {
+                    let checked = model.keys.get(&*key.value).and_then(|own| own.get(&*rule.name));
+                    let path = join(&join("keys", &key.value), &rule.name);
+                    let own = checked.map_or_else(Rates::new, |checked| Rate::of(checked, model, &path));
+                    self.unreachable(&own, &wider, Some(quotas));
+                }
             }
+        }
+    }
+
+    /// Says which of the `own` rates of a list one of the `outer` ones keeps from being reached.
+    fn unreachable(&mut self, own: &Rates, outer: &[&Rate], list: Option<&Vec<At<Quota>>>) {
+        for rate in own {
+            let above = outer.iter().filter(|outer| rate.is_out_of_reach(outer));
+            let Some(tightest) = above.min_by(|a, b| a.cmp(b)) else { continue };
+            let found = format!("`{}`, a rate above that of `{}`", rate.quota, tightest.path);
+            let allowed = format!("up to the rate of `{}`", tightest.quota);
+            let place = list.and_then(|list| list.get(rate.nth)).and_then(|quota| quota.place);
+            self.push(Finding::new(FindingCode::UnreachableRate, found, allowed), &rate.path, place);
         }
     }
 }
@@ -90,34 +133,22 @@ impl Outer {
     }
 
     /// What limits all keys of the rule together, besides itself.
-    fn overall<'a>(&'a self, rule: &'a CheckedRule) -> impl Iterator<Item = &'a Rate> + Clone {
-        let file = self.overall.as_ref().filter(|_| rule.under.overall);
-        file.into_iter().chain(self.named(rule, 0)).chain(self.lanes.get(&rule.priority).and_then(Option::as_ref))
+    fn overall<'a>(&'a self, rule: &'a CheckedRule) -> impl Iterator<Item = &'a Rate> {
+        let file = self.overall.iter().filter(|_| rule.under.overall);
+        file.chain(self.named(rule, 0)).chain(self.lanes.get(&rule.priority).into_iter().flatten())
     }
 
     /// What limits each key of the rule, besides itself.
-    fn per_key<'a>(&'a self, rule: &'a CheckedRule) -> impl Iterator<Item = &'a Rate> + Clone {
-        self.per_key.as_ref().filter(|_| rule.under.per_key).into_iter().chain(self.named(rule, 1))
+    fn per_key<'a>(&'a self, rule: &'a CheckedRule) -> impl Iterator<Item = &'a Rate> {
+        self.per_key.iter().filter(|_| rule.under.per_key).chain(self.named(rule, 1))
     }
 
-    fn named<'a>(&'a self, rule: &'a CheckedRule, kind: usize) -> impl Iterator<Item = &'a Rate> + Clone {
-        rule.under.limits.iter().filter_map(move |name| self.limits.get(&**name)?[kind].as_ref())
+    fn named<'a>(&'a self, rule: &'a CheckedRule, kind: usize) -> impl Iterator<Item = &'a Rate> {
+        rule.under.limits.iter().filter_map(move |name| Some(&self.limits.get(&**name)?[kind])).flatten()
     }
 }
 
 /// The rates of `overall` and `per_key`.
-fn rates(caps: &CheckedCaps, model: &Model, path: &str) -> [Option<Rate>; 2] {
-    [Rate::of(&caps.overall, model, path, "overall"), Rate::of(&caps.per_key, model, path, "per_key")]
-}
-
-/// Whether one of the `outer` rates is below `own`: the finding about the lowest of them.
-fn unreachable<'a>(own: Option<&'a Rate>, outer: impl Iterator<Item = &'a Rate>) -> Option<(Finding, &'a Rate)> {
-    let own = own?;
-    let tightest = outer.min_by(|a, b| Rate::cmp(a, b))?;
-    if own.cmp(tightest) != Ordering::Greater {
-        return None;
-    }
-    let found = format!("`{}`, a rate above that of `{}`", own.quota, tightest.path);
-    let allowed = format!("up to the rate of `{}`", tightest.quota);
-    Some((Finding::new(FindingCode::UnreachableRate, found, allowed), own))
+fn rates(caps: &CheckedCaps, model: &Model, path: &str) -> [Rates; 2] {
+    [Rate::of(&caps.overall, model, &join(path, "overall")), Rate::of(&caps.per_key, model, &join(path, "per_key"))]
 }

@@ -6,14 +6,21 @@ use ::toml::de::{DeTable, DeValue};
 use super::join;
 use super::value::Reader;
 use crate::rules::builder::{At, Caps};
-use crate::rules::quota::{self, CountFrom, Quota};
+use crate::rules::finding::Finding;
+use crate::rules::quota::{self, CountFrom, Quota, QuotaKind};
 use crate::rules::wording;
 
-const LONG: &[&str] = &["count", "per", "kind", "margin", "count_from"];
+const LONG: &[&str] = &["count", "per", "kind", "burst", "unit", "zone", "margin", "count_from"];
 const TABLE: &[&str] = &["limit", "concurrency"];
-const LATER: &[&str] = &["burst", "unit"];
-const KINDS: &[&str] = &["window"];
-const LATER_KINDS: &[&str] = &["smooth", "bucket"];
+const KINDS: &[(&str, Kind)] = &[("window", Kind::Window), ("smooth", Kind::Smooth), ("bucket", Kind::Bucket)];
+
+/// A word of `kind`.
+#[derive(Clone, Copy)]
+enum Kind {
+    Window,
+    Smooth,
+    Bucket,
+}
 
 impl Reader<'_> {
     /// One of the four words that mean the same at every level.
@@ -116,8 +123,8 @@ impl Reader<'_> {
 
     fn long_quota(&mut self, table: &DeTable<'_>, value: &Spanned<DeValue<'_>>, path: &str) -> Option<Quota> {
         let before = self.findings.len();
-        let mut later = false;
         let (mut count, mut period, mut margin, mut count_from) = (None, None, None, None);
+        let (mut kind, mut burst, mut unit, mut zone) = (None, None, None, None);
         for (key, value) in Self::fields(table) {
             let name = key.get_ref().as_ref();
             let path = &join(path, name);
@@ -126,27 +133,36 @@ impl Reader<'_> {
                 "per" => period = self.duration(value, path),
                 "margin" => margin = self.duration(value, path),
                 "count_from" => count_from = self.word(value, path, CountFrom::WORDS),
-                "kind" => later |= !self.kind(value, path),
-                _ if LATER.contains(&name) => {
-                    later = true;
-                    self.push(quota::unsupported(name), path, key.span());
-                }
+                "kind" => kind = self.word(value, path, KINDS),
+                "burst" => burst = self.number(value, path),
+                "unit" => unit = self.text(value, path, "the name of a unit in quotes"),
+                "zone" => zone = self.text(value, path, "the name of a time zone in quotes"),
                 _ => self.unknown(key, path, LONG),
             }
         }
-        if later {
-            // Whatever else it says, it is not the window that it would pass for.
+        let count_and_per = match (count, period) {
+            (Some(count), Some(period)) => (count.value, period.value),
+            // Only what was left out: what could not be read is found already.
+            (None, _) if !table.contains_key("count") => return self.incomplete(before, value, path),
+            (_, None) if !table.contains_key("per") => return self.incomplete(before, value, path),
+            (None, _) | (_, None) => return None,
+        };
+        if ["kind", "burst", "zone", "unit"].iter().any(|name| table.contains_key(*name))
+            && self.findings.len() > before
+        {
+            // What it would pass for is not what it says.
             return None;
         }
-        match (count, period) {
-            (Some(count), Some(period)) => {
-                Some(Quota::window(count.value, period.value).with(margin.map(|at| at.value), count_from))
+        let kind = match self::kind(kind, burst.map(|at| at.value), zone.map(|at| at.value)) {
+            Ok(kind) => kind,
+            Err(finding) => {
+                self.push(finding, path, value.span());
+                return None;
             }
-            // Only what was left out: what could not be read is found already.
-            (None, _) if !table.contains_key("count") => self.incomplete(before, value, path),
-            (_, None) if !table.contains_key("per") => self.incomplete(before, value, path),
-            (None, _) | (_, None) => None,
-        }
+        };
+        let (count, period) = count_and_per;
+        let quota = Quota::window(count, period).of_kind(kind).with(margin.map(|at| at.value), count_from);
+        Some(unit.into_iter().fold(quota, |quota, unit| quota.unit(unit.value)))
     }
 
     /// A long form without `count` or `per`, unless a misspelt field already says why.
@@ -158,15 +174,21 @@ impl Reader<'_> {
         }
         None
     }
+}
 
-    /// Whether it is a window.
-    fn kind(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> bool {
-        match value.get_ref().as_str() {
-            Some(kind) if KINDS.contains(&kind) => return true,
-            Some(kind) if LATER_KINDS.contains(&kind) => self.push(quota::unsupported(kind), path, value.span()),
-            Some(kind) => self.push(wording::unknown_value(kind, KINDS), path, value.span()),
-            None => self.wrong_type(value, path, &wording::list(KINDS.iter().copied())),
+/// What `kind`, `burst` and `zone` say together.
+fn kind(kind: Option<Kind>, burst: Option<u32>, zone: Option<String>) -> Result<QuotaKind, Finding> {
+    match (kind, burst, zone) {
+        (None | Some(Kind::Window), None, None) => Ok(QuotaKind::Window),
+        (Some(Kind::Smooth), None, None) => Ok(QuotaKind::Smooth),
+        (None | Some(Kind::Bucket), Some(burst), None) => Ok(QuotaKind::Bucket { burst }),
+        (None, None, Some(zone)) => Ok(QuotaKind::Calendar { zone: zone.into() }),
+        (Some(Kind::Bucket), None, None) => {
+            Err(wording::empty("a bucket without `burst`", "`burst`, the number that may go at once"))
         }
-        false
+        (Some(Kind::Window), Some(_), None) => Err(wording::two_meanings("`kind = \"window\"`", "`burst`")),
+        (Some(Kind::Smooth), Some(_), None) => Err(wording::two_meanings("`kind = \"smooth\"`", "`burst`")),
+        (Some(_), _, Some(_)) => Err(wording::two_meanings("`kind`", "`zone`")),
+        (None, Some(_), Some(_)) => Err(wording::two_meanings("`burst`", "`zone`")),
     }
 }

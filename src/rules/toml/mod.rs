@@ -9,7 +9,7 @@ use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
 use self::value::Reader;
-use super::builder::{At, Lane, NamedLimit, Rule, RulesBuilder};
+use super::builder::{At, Lane, NamedLimit, OwnQuotas, Rule, RulesBuilder};
 use super::check::Read;
 use super::finding::{Finding, FindingCode, Findings};
 use super::model::Pace;
@@ -25,9 +25,13 @@ const TOP: &[&str] = &[
     "key_concurrency",
     "margin",
     "count_from",
+    "units",
+    "fair_by",
+    "ban_guard",
     "rules",
     "limits",
     "lanes",
+    "keys",
     "retry",
 ];
 const RULE: &[&str] = &[
@@ -97,6 +101,12 @@ impl Reader<'_> {
             match path {
                 "margin" => builder.margin = self.duration(value, path),
                 "count_from" => builder.count_from = self.word(value, path, CountFrom::WORDS),
+                "units" => {
+                    let allowed = "a list of names such as `[\"tokens\"]`";
+                    builder.units = self.names(value, path, allowed).unwrap_or_default();
+                }
+                "ban_guard" => builder.ban_guard = self.quota(value, path),
+                "fair_by" => builder.fair_by = self.text(value, path, "the name of a unit in quotes"),
                 "rules" => {
                     builder.rules = self.named(value, path, "at least one rule", |reader, value, path, _| {
                         Some(reader.rule(value, path))
@@ -108,6 +118,11 @@ impl Reader<'_> {
                     });
                 }
                 "lanes" => builder.lanes = self.lanes(value, path),
+                "keys" => {
+                    builder.keys = self.named(value, path, "at least one key", |reader, value, path, _| {
+                        Some(reader.own_quotas(value, path))
+                    });
+                }
                 "retry" => builder.retry = self.retry(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
                 _ => self.unknown(key, path, TOP),
@@ -157,7 +172,9 @@ impl Reader<'_> {
             match name {
                 "priority" => rule.priority = self.number(value, path).map(|at| at.value),
                 "weight" => rule.weight = self.number(value, path),
-                "under" => rule.under = self.names(value, path),
+                "under" => {
+                    rule.under = self.names(value, path, "a list of names such as `[\"overall\", \"per_key\"]`");
+                }
                 "ordered" => rule.ordered = self.flag(value, path),
                 "queue" => rule.queue = self.number(value, path),
                 "overflow" => rule.overflow = self.word(value, path, OVERFLOWS).unwrap_or_default(),
@@ -187,6 +204,13 @@ impl Reader<'_> {
             }
         }
         limit
+    }
+
+    /// What one key has of its own, by rule.
+    fn own_quotas(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> OwnQuotas {
+        self.named(value, path, "at least one rule, such as `read = \"40/1s\"`", |reader, value, path, _| {
+            Some(reader.quotas(value, path))
+        })
     }
 
     fn lanes(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Vec<(At<u32>, Lane)> {

@@ -190,8 +190,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A list of names.
-    pub(super) fn names(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<Vec<At<String>>> {
-        let allowed = "a list of names such as `[\"overall\", \"per_key\"]`";
+    pub(super) fn names(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) -> Option<Vec<At<String>>> {
         let Some(array) = value.get_ref().as_array() else {
             self.wrong_type(value, path, allowed);
             return None;

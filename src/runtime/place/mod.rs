@@ -17,11 +17,17 @@ use crate::key::Key;
 /// What a request asks for beside its rule and key.
 #[derive(Debug)]
 pub(crate) struct Wishes {
+    /// In requests.
+    pub(crate) cost: u32,
+    /// In declared units, by position.
+    pub(crate) units: Vec<u32>,
     pub(crate) not_before: Nanos,
     /// [`Nanos::MAX`]: for as long as it takes.
     pub(crate) max_wait: Nanos,
     /// `None`: the rule's.
     pub(crate) policy: Option<Box<RetryPolicy>>,
+    /// The policy's, for a look ahead.
+    pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
 }
@@ -113,20 +119,26 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.shared.borrow()
     }
 
-    pub(crate) fn rule_name(&self) -> &str {
-        &self.shared().rule(self.rule).name
+    pub(crate) fn rule_name(&self) -> Arc<str> {
+        self.shared().rule_name(self.rule)
     }
 
     /// The attempt that begins now.
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             shared: Arc::clone(self.shared()),
+            id: self.running(),
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.policy().attempts,
+            is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
             waited: self.waited(),
         }
+    }
+
+    /// The cost of the running attempt turned out to be another.
+    pub(crate) fn settle(&self, unit: &str, actual: u32) -> Result<(), Refused> {
+        self.shared().settle(self.running(), unit, actual)
     }
 
     /// Enters if it has not, and waits for its start. After an error the place is empty.
@@ -187,8 +199,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         Ok(())
     }
 
-    fn policy(&self) -> &RetryPolicy {
-        self.wishes.policy.as_deref().unwrap_or_else(|| &self.shared().rule(self.rule).retry)
+    /// What the machine calls it while an attempt runs.
+    const fn running(&self) -> Option<RequestId> {
+        match &self.stage {
+            Stage::Running { known, .. } => Some(known.id),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => None,
+        }
     }
 
     fn begin(&mut self, known: Known, waited: Nanos) {
@@ -220,8 +236,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 }
             }
             let entry = Entry {
-                cost: 1,
-                units: &[],
+                cost: wishes.cost,
+                units: &wishes.units,
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, KeyId, Scope, Target};
+use crate::engine::{Decision, FailureKind, GiveUp, KeyId, RuleId, Scope, Target};
 use crate::error::Refused;
 use crate::runtime::shared::Shared;
 
@@ -76,21 +76,25 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn fail(&mut self, kind: FailureKind, hold: Option<Scope>) -> Result<(), Refused> {
         let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
         let id = known.id;
+        let live = self.shared().live.load_full();
+        let policy = self.wishes.policy.as_deref().unwrap_or_else(|| &live.rule(self.rule).retry);
         let scope = match kind {
             FailureKind::Transient | FailureKind::Ambiguous => hold,
-            FailureKind::Retry { .. } => Some(hold.unwrap_or_else(|| self.policy().hold)),
+            FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
-        let target = scope.map(|scope| self.target(scope, known.record));
+        let rule = self.rule;
         let max_wait = self.wishes.max_wait;
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
-        let policy = self.wishes.policy.as_deref().unwrap_or_else(|| &shared.rule(self.rule).retry);
         let is_permit = self.is_permit;
         let spent = &mut self.spent;
         let idempotent = self.wishes.idempotent;
         let mut waker = None;
         let outcome = shared.with(|state, now| {
             waker = state.machine.take_waker(id);
+            // The key may have become another's since the request entered.
+            let record = state.machine.key_of(id).unwrap_or(known.record);
+            let target = scope.map(|scope| aim(scope, rule, record));
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
             let seed = state.draw();
@@ -122,16 +126,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
         outcome
     }
-
-    const fn target(&self, scope: Scope, record: KeyId) -> Target {
-        match scope {
-            Scope::Request => Target::Request,
-            Scope::Queue => Target::Queue(self.rule, record),
-            Scope::Key => Target::Key(record),
-            Scope::Rule => Target::Rule(self.rule),
-            Scope::Overall => Target::Overall,
-        }
-    }
 }
 
 impl From<GiveUp> for Refused {
@@ -142,5 +136,16 @@ impl From<GiveUp> for Refused {
             GiveUp::WaitTooLong { wait, ceiling } => Self::WaitTooLong { wait: wait.into(), ceiling: ceiling.into() },
             GiveUp::NotAllowed => Self::RetryNotAllowed,
         }
+    }
+}
+
+/// What a scope means for a request of this rule and key.
+const fn aim(scope: Scope, rule: RuleId, record: KeyId) -> Target {
+    match scope {
+        Scope::Request => Target::Request,
+        Scope::Queue => Target::Queue(rule, record),
+        Scope::Key => Target::Key(record),
+        Scope::Rule => Target::Rule(rule),
+        Scope::Overall => Target::Overall,
     }
 }

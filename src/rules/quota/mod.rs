@@ -1,20 +1,37 @@
-//! The numbers: how many starts in how long.
+//! The numbers: how many starts in how long, and how they are spread.
+
+mod text;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::duration;
-use super::finding::{Finding, FindingCode, Findings};
-use super::wording::{self, quote};
+use super::finding::Findings;
 use super::{check, toml};
 use crate::engine::{Anchor, Nanos};
 
+pub(super) use text::parse;
+
 /// A number of starts in a length of time, such as `20/60s`: never more than 20 in any 60 seconds.
 ///
-/// Its text form is `N/T`, where `T` is a length of time (`60s`, `500ms`, `1h 30m`) or a unit alone (`s`, `min`, `h`,
-/// `day`); the long form is `{ count = 20, per = "60s", margin = "50ms", count_from = "response" }`. A quota that can
-/// let nothing start is found where it is read or built into [`Rules`](crate::Rules), not here.
+/// Its text form is `N/T`, where `T` is a length of time (`60s`, `500ms`, `1h 30m`) or one alone (`s`, `min`, `h`,
+/// `day`). Words may follow: how the starts are spread, and what is counted if it is not requests.
+///
+/// | text | meaning |
+/// | --- | --- |
+/// | `20/60s` | a window: 20 may go at once, never more than 20 in any 60 seconds |
+/// | `20/60s smooth` | besides, one every 3 seconds; idle time earns nothing |
+/// | `5/300s burst 20` | a token bucket: 20 may go at once, and one comes back every 60 seconds |
+/// | `100/day Europe/Berlin` | 100 from one midnight to the next; `UTC` is a zone too (feature `calendar`) |
+/// | `90000/min tokens` | a window that counts tokens, declared in `units` of the rules |
+///
+/// The long form is `{ count = 20, per = "60s", kind = "window", burst = 20, unit = "tokens", zone = "UTC", margin =
+/// "50ms", count_from = "response" }`, of which `count` and `per` must be there; `kind` is `window`, `smooth` or
+/// `bucket`, a `burst` alone makes a bucket, a `zone` alone a calendar day. A bucket and a calendar day have no margin
+/// and count from the start, whatever the rules say for all quotas; so does a smooth quota as to the latter.
+///
+/// A quota that can let nothing start is found where it is read or built into [`Rules`](crate::Rules), not here.
 ///
 /// ```
 /// use request_balancer::Quota;
@@ -23,28 +40,48 @@ use crate::engine::{Anchor, Nanos};
 /// let quota: Quota = "20/60s".parse()?;
 /// assert_eq!(quota, Quota::new(20, Duration::from_secs(60)));
 /// assert_eq!(quota.to_string(), "20/60s");
+/// assert_eq!(quota.smooth().unit("tokens").to_string(), "20/60s smooth tokens");
 ///
 /// let wrong = "20/1M".parse::<Quota>().unwrap_err();
 /// assert_eq!(wrong.iter().next().unwrap().nearest(), Some("m"));
 /// # Ok::<(), request_balancer::Findings>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     count: u32,
     period: Nanos,
     kind: QuotaKind,
+    /// `None`: requests.
+    unit: Option<Arc<str>>,
     margin: Option<Nanos>,
     count_from: Option<CountFrom>,
 }
 
 /// How a quota spreads its starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum QuotaKind {
     /// All of them may go at once, never more than the count in any period.
     #[default]
     Window,
+    /// Evenly spaced, and never more than the count in any period. Idle time earns nothing.
+    Smooth,
+    /// A token bucket, full at first and refilled evenly with the count in each period.
+    Bucket {
+        /// What it holds at most: so many may go at once.
+        burst: u32,
+    },
+    /// The count from one midnight of a time zone to the next.
+    Calendar {
+        /// The zone's name in the IANA database.
+        zone: Arc<str>,
+    },
 }
+
+/// The unit that every request has.
+pub(super) const REQUESTS: &str = "requests";
+
+pub(super) const DAY: Nanos = Nanos::from_secs(86_400);
 
 /// The event from which a start's period runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -84,7 +121,31 @@ impl Quota {
     /// `count` starts in any 24 hours, whatever the calendar says.
     #[must_use]
     pub const fn per_day(count: u32) -> Self {
-        Self::window(count, Nanos::from_secs(86_400))
+        Self::window(count, DAY)
+    }
+
+    /// `count` starts from one midnight of a time zone to the next. Rules with it load only with the feature `calendar`.
+    #[must_use]
+    pub fn per_calendar_day(count: u32, zone: impl Into<Arc<str>>) -> Self {
+        Self::per_day(count).of_kind(QuotaKind::Calendar { zone: zone.into() })
+    }
+
+    /// Spaces the starts evenly.
+    #[must_use]
+    pub fn smooth(self) -> Self {
+        self.of_kind(QuotaKind::Smooth)
+    }
+
+    /// Makes it a token bucket that holds `burst`, at least 1.
+    #[must_use]
+    pub fn burst(self, burst: u32) -> Self {
+        self.of_kind(QuotaKind::Bucket { burst })
+    }
+
+    /// Counts a declared unit; default: `requests`.
+    #[must_use]
+    pub fn unit(self, unit: impl Into<Arc<str>>) -> Self {
+        Self { unit: Some(unit.into()).filter(|unit| **unit != *REQUESTS), ..self }
     }
 
     /// By how much network delay may vary without breaking the quota at the server; default: what the rules say for
@@ -96,7 +157,7 @@ impl Quota {
 
     /// From when a start's period runs; default: what the rules say for all quotas, which is the start unless set.
     #[must_use]
-    pub const fn count_from(self, count_from: CountFrom) -> Self {
+    pub fn count_from(self, count_from: CountFrom) -> Self {
         Self { count_from: Some(count_from), ..self }
     }
 
@@ -114,8 +175,14 @@ impl Quota {
 
     /// How the starts are spread.
     #[must_use]
-    pub const fn kind(&self) -> QuotaKind {
-        self.kind
+    pub const fn kind(&self) -> &QuotaKind {
+        &self.kind
+    }
+
+    /// What it counts. `None`: requests.
+    #[must_use]
+    pub fn own_unit(&self) -> Option<&str> {
+        self.unit.as_deref()
     }
 
     /// Its own margin. `None`: that of the rules.
@@ -131,10 +198,14 @@ impl Quota {
     }
 
     pub(super) const fn window(count: u32, period: Nanos) -> Self {
-        Self { count, period, kind: QuotaKind::Window, margin: None, count_from: None }
+        Self { count, period, kind: QuotaKind::Window, unit: None, margin: None, count_from: None }
     }
 
-    pub(super) const fn with(self, margin: Option<Nanos>, count_from: Option<CountFrom>) -> Self {
+    pub(super) fn of_kind(self, kind: QuotaKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    pub(super) fn with(self, margin: Option<Nanos>, count_from: Option<CountFrom>) -> Self {
         Self { margin, count_from, ..self }
     }
 
@@ -167,91 +238,14 @@ impl fmt::Display for CountFrom {
     }
 }
 
-impl fmt::Display for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let period = duration::format(self.period);
-        if self.margin.is_none() && self.count_from.is_none() {
-            return write!(f, "{}/{period}", self.count);
-        }
-        write!(f, "{{ count = {}, per = \"{period}\"", self.count)?;
-        if let Some(margin) = self.margin {
-            write!(f, ", margin = \"{}\"", duration::format(margin))?;
-        }
-        if let Some(count_from) = self.count_from {
-            write!(f, ", count_from = \"{count_from}\"")?;
-        }
-        f.write_str(" }")
-    }
-}
-
 impl FromStr for Quota {
     type Err = Findings;
 
-    /// Reads the short or the long form.
+    /// Reads the short or the long form. Whether its unit is declared, only rules know.
     fn from_str(text: &str) -> Result<Self, Findings> {
         let quota = if text.trim_start().starts_with('{') { toml::read_quota(text)? } else { parse(text)? };
         let mut findings = Vec::new();
-        check::quota(&quota, &mut |finding| findings.push(finding));
+        check::quota(&quota, Nanos::ZERO, &mut |finding| findings.push(finding));
         if findings.is_empty() { Ok(quota) } else { Err(Findings::new(findings)) }
     }
-}
-
-const ALLOWED: &str = "`N/T` such as `20/60s`, `30/s`, `10/1h 30m`";
-
-/// Reads the short form. A zero stays in for the check to find, as it does in quotas made in code.
-pub(super) fn parse(text: &str) -> Result<Quota, Finding> {
-    let invalid = || Finding::new(FindingCode::InvalidQuota, quote(text), ALLOWED);
-    let (count, rest) = text.split_once('/').ok_or_else(invalid)?;
-    let count = count.trim();
-    if count.is_empty() || !count.bytes().all(|c| c.is_ascii_digit()) {
-        return Err(invalid());
-    }
-    let count = count.parse().map_err(|_| wording::out_of_range(text, check::COUNTS))?;
-    let (period, words) = split_period(rest);
-    if period.is_empty() {
-        return Err(invalid());
-    }
-    // `30/s` means `30/1s`.
-    let one = if period.starts_with(|c: char| c.is_alphabetic()) { "1" } else { "" };
-    let period = duration::parse(&format!("{one}{period}")).map_err(|finding| reword(finding, text))?;
-    if words.is_empty() {
-        return Ok(Quota::window(count, period));
-    }
-    if words.chars().all(|c| c.is_alphanumeric() || " _/+-:".contains(c)) {
-        return Err(unsupported(text));
-    }
-    Err(invalid())
-}
-
-pub(super) fn unsupported(found: &str) -> Finding {
-    Finding::new(
-        FindingCode::UnsupportedQuota,
-        quote(found),
-        "windows `N/T` alone; `smooth`, `burst`, calendar days and units are not in this version",
-    )
-}
-
-/// Cuts `1h 30m tokens` where the length of time ends and further words begin.
-fn split_period(text: &str) -> (String, String) {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut end = 0;
-    let mut number_alone = true;
-    for word in &words {
-        let number_first = word.starts_with(|c: char| c.is_ascii_digit());
-        if !number_alone && !number_first {
-            break;
-        }
-        number_alone = number_first && !word.contains(char::is_alphabetic);
-        end += 1;
-    }
-    let (period, further) = words.split_at(end);
-    (period.join(" "), further.join(" "))
-}
-
-/// What is wrong with the length of time is wrong with the quota; a hint stays.
-fn reword(finding: Finding, text: &str) -> Finding {
-    if finding.code() == FindingCode::InvalidDuration && finding.nearest() != Some("m") {
-        return Finding::new(FindingCode::InvalidQuota, quote(text), ALLOWED).did_you_mean(finding.nearest());
-    }
-    finding
 }

@@ -1,0 +1,77 @@
+//! Keys that turned out to be another key.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use super::shared::Shared;
+use crate::engine::Turned;
+use crate::error::Refused;
+use crate::key::Key;
+
+/// Which key stands for which.
+#[derive(Debug, Default)]
+pub(crate) struct Aliases {
+    /// Most programs have none, and should not pay for that.
+    any: AtomicBool,
+    known: RwLock<HashMap<Key, Key>>,
+}
+
+impl Aliases {
+    /// The key that stands for this one.
+    pub(crate) fn resolve<'a>(&self, key: &'a Key) -> Cow<'a, Key> {
+        if !self.any.load(Ordering::Acquire) {
+            return Cow::Borrowed(key);
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Cow::Borrowed(key);
+        // No circle is ever let in.
+        while let Some(next) = known.get(&*found) {
+            found = Cow::Owned(next.clone());
+        }
+        found
+    }
+
+    fn add(&self, old: &Key, new: &Key) -> Result<(), Refused> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Some(new);
+        while let Some(key) = next {
+            if key == old {
+                return Err(Refused::AliasCycle { old: old.to_string(), new: new.to_string() });
+            }
+            next = known.get(key);
+        }
+        known.insert(old.clone(), new.clone());
+        self.any.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn remove(&self, old: &Key) -> bool {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = known.remove(old).is_some();
+        self.any.store(!known.is_empty(), Ordering::Release);
+        removed
+    }
+}
+
+impl Shared {
+    /// From now on `old` is another name of `new`.
+    pub(crate) fn alias(&self, old: &Key, new: &Key) -> Result<(), Refused> {
+        let before = self.aliases.resolve(old).into_owned();
+        self.aliases.add(&before, new)?;
+        let Some(from) = self.record_of(&before) else { return Ok(()) };
+        self.with_record(new, |state, now, into| {
+            // A record that was evicted meanwhile had nothing to give.
+            state.machine.alias(now, from, into);
+            if state.machine.knows(into) { Ok(()) } else { Err(Turned::StaleKey) }
+        })?;
+        self.keys.remove(&before, from);
+        Ok(())
+    }
+
+    /// `old` is a key of its own again.
+    pub(crate) fn unalias(&self, old: &Key) -> bool {
+        self.aliases.remove(old)
+    }
+}

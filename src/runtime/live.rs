@@ -1,0 +1,204 @@
+//! The rules that are in force, and going over to others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::shared::{Shared, State};
+use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
+use crate::error::Refused;
+use crate::key::Key;
+use crate::rules::wording::nearest;
+use crate::rules::{Findings, Quota, Rules};
+
+/// The rules in force, with what is looked up in them.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) rules: Rules,
+    pub(crate) plan: Arc<Plan>,
+    /// The rules by name.
+    names: Box<[(Arc<str>, RuleId)]>,
+    /// The units that there ever were, by position.
+    units: Vec<String>,
+    /// Whether an attempt can take a slot that a request it waits for needs.
+    pub(crate) nests: bool,
+}
+
+impl Live {
+    pub(crate) fn new(rules: Rules) -> Self {
+        let plan = rules.plan();
+        let units = rules.units().map(str::to_owned).collect();
+        Self::of(rules, plan, units)
+    }
+
+    /// Other rules after these: rules and units keep their positions.
+    fn followed_by(&self, rules: Rules) -> Self {
+        let mut units = self.units.clone();
+        let mut place = |unit: &str| {
+            units.iter().position(|known| known == unit).unwrap_or_else(|| {
+                units.push(unit.to_owned());
+                units.len() - 1
+            })
+        };
+        let places: Vec<usize> = rules.units().map(&mut place).collect();
+        let plan = Arc::unwrap_or_clone(rules.plan()).with_units_at(&places).succeeding(&self.plan);
+        Self::of(rules, Arc::new(plan), units)
+    }
+
+    fn of(rules: Rules, plan: Arc<Plan>, units: Vec<String>) -> Self {
+        let listed = (0..).map(RuleId).zip(&plan.rules).filter(|(_, rule)| !rule.removed);
+        let mut names: Box<[_]> = listed.map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
+        names.sort();
+        let from_end = |specs: &[LimitSpec]| {
+            specs.iter().any(|spec| match spec.kind {
+                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
+                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
+            })
+        };
+        let nests = from_end(&plan.key_limits)
+            || from_end(&plan.shared_limits)
+            || plan.rules.iter().any(|rule| from_end(&rule.own));
+        Self { rules, plan, names, units, nests }
+    }
+
+    /// The rule of this name.
+    pub(crate) fn find(&self, name: &str) -> Result<RuleId, Refused> {
+        match self.names.binary_search_by(|(known, _)| (**known).cmp(name)) {
+            Ok(position) => Ok(self.names[position].1),
+            Err(_) => Err(self.unknown(name)),
+        }
+    }
+
+    pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {
+        &self.plan.rules[usize::from(rule.0)]
+    }
+
+    /// What the limits count that are in this unit.
+    pub(crate) fn unit(&self, name: &str) -> Result<Charge, Refused> {
+        let unknown = || Refused::UnknownUnit {
+            name: name.to_owned(),
+            nearest: nearest(name, self.rules.units()).map(str::to_owned),
+        };
+        match self.rules.unit(name).ok_or_else(unknown)? {
+            Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown),
+            charge @ (Charge::Attempt | Charge::Requests) => Ok(charge),
+        }
+    }
+
+    /// Limits that were compiled by the rules in force, with the positions that units have here.
+    fn adopt(&self, specs: &Arc<[LimitSpec]>) -> Arc<[LimitSpec]> {
+        let names: Vec<&str> = self.rules.units().collect();
+        if names.iter().zip(&self.units).all(|(name, known)| name == known) {
+            return Arc::clone(specs);
+        }
+        let adopt = |spec: &LimitSpec| {
+            let charge = match spec.charge {
+                Charge::Unit(unit) => names.get(unit).and_then(|name| self.unit(name).ok()).unwrap_or(spec.charge),
+                charge @ (Charge::Attempt | Charge::Requests) => charge,
+            };
+            LimitSpec { charge, ..spec.clone() }
+        };
+        specs.iter().map(adopt).collect()
+    }
+
+    #[cold]
+    fn unknown(&self, name: &str) -> Refused {
+        let nearest = nearest(name, self.names.iter().map(|(known, _)| &**known)).map(str::to_owned);
+        Refused::UnknownRule { name: name.to_owned(), nearest }
+    }
+}
+
+/// Numbers that single keys were given in code, by key and name of the rule.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    given: RwLock<HashMap<Key, HashMap<Arc<str>, Vec<Quota>>>>,
+}
+
+impl Numbers {
+    /// The numbers of a key under the rules in force: those of the file, and over them those given in code.
+    fn of(&self, live: &Live, key: &Key) -> Vec<(RuleId, Arc<[LimitSpec]>)> {
+        let mut numbers = match live.rules.keys().len() {
+            0 => Vec::new(),
+            _ => live.rules.own_numbers(&key.to_string()),
+        };
+        // Positions in the rules are not those in the plan once rules were replaced.
+        let plan = live.rules.plan();
+        for (rule, specs) in &mut numbers {
+            if let Ok(id) = live.find(&plan.rules[usize::from(rule.0)].name) {
+                (*rule, *specs) = (id, live.adopt(specs));
+            }
+        }
+        let given = self.given.read().unwrap_or_else(PoisonError::into_inner);
+        for (name, quotas) in given.get(key).into_iter().flatten() {
+            // A rule that is gone has no numbers.
+            if let (Ok(rule), Ok((_, specs))) = (live.find(name), live.rules.compile_own(name, quotas)) {
+                numbers.retain(|(other, _)| *other != rule);
+                numbers.push((rule, live.adopt(&specs)));
+            }
+        }
+        numbers
+    }
+
+    fn give(&self, key: &Key, rule: &str, quotas: &[Quota]) {
+        let mut given = self.given.write().unwrap_or_else(PoisonError::into_inner);
+        if quotas.is_empty() {
+            if let Some(of_key) = given.get_mut(key) {
+                of_key.remove(rule);
+                if of_key.is_empty() {
+                    given.remove(key);
+                }
+            }
+        } else {
+            given.entry(key.clone()).or_default().insert(rule.into(), quotas.to_vec());
+        }
+    }
+}
+
+impl Shared {
+    /// Goes over to other rules.
+    pub(crate) fn replace_rules(&self, rules: Rules) {
+        self.with(|state, now| {
+            // Under the lock, so that two replacements follow each other.
+            let live = Arc::new(self.live.load().followed_by(rules));
+            self.live.store(Arc::clone(&live));
+            state.machine.replace(now, Arc::clone(&live.plan));
+        });
+        // Records forgot the numbers of their own.
+        let named: Vec<Key> = self.keys.known();
+        for key in named {
+            self.renew_numbers(&key);
+        }
+    }
+
+    /// Gives a key its own numbers under a rule.
+    pub(crate) fn set_limit(&self, rule: &str, key: &Key, quotas: &[Quota]) -> Result<(), Findings> {
+        // With no quota it is only the rule that can be wrong.
+        let checked: &[Quota] = if quotas.is_empty() { &[Quota::per_second(1)] } else { quotas };
+        self.live.load().rules.compile_own(rule, checked)?;
+        self.numbers.give(key, rule, quotas);
+        self.renew_numbers(key);
+        Ok(())
+    }
+
+    /// Tells the machine the numbers that a new record has of its own.
+    pub(super) fn tell_numbers(&self, state: &mut State, now: Instant, key: &Key, record: KeyId) {
+        let live = self.live.load();
+        for (rule, specs) in self.numbers.of(&live, key) {
+            state.machine.set_own(now, record, rule, Some(specs));
+        }
+    }
+
+    /// Tells the machine the numbers of a record that it has already.
+    fn renew_numbers(&self, key: &Key) {
+        let Some(record) = self.record(key) else { return };
+        let live = self.live.load();
+        let numbers = self.numbers.of(&live, key);
+        self.with(|state, now| {
+            for (rule, _) in (0..).map(RuleId).zip(&live.plan.rules) {
+                let own = numbers.iter().find(|(of, _)| *of == rule).map(|(_, specs)| Arc::clone(specs));
+                if own.is_some() || state.machine.has_own(record, rule) {
+                    state.machine.set_own(now, record, rule, own);
+                }
+            }
+        });
+    }
+}
