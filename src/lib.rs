@@ -8,7 +8,7 @@ mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
 
-pub use engine::{Nanos, RetryPolicy, Scope, WaitOrder};
+pub use engine::{Health, HoldCause, Nanos, RetryPolicy, Scope, WaitOrder};
 #[cfg(feature = "tokio")]
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
@@ -18,6 +18,6 @@ pub use rules::{
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
-    Acquire, Attempt, Balancer, Builder, Ended, KeySnapshot, LaneSnapshot, Permit, Request, RuleHandle, RuleSnapshot,
-    Run, Snapshot, Target, Ticket,
+    Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport,
+    Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
 };

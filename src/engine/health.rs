@@ -8,6 +8,8 @@ use super::turn::{Gate, Whose};
 
 /// How things go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Health {
     /// Whoever comes may start.
     Ok,

@@ -1,6 +1,9 @@
 //! Holds: nothing of a target starts before an instant. Those on one target combine by maximum.
 
+use std::fmt;
+
 use super::answer::{KeyId, Target};
+use super::retry::Scope;
 use super::scheduler::Scheduler;
 use super::time::Instant;
 
@@ -13,6 +16,27 @@ pub enum HoldCause {
     Asked,
     /// An attempt that failed.
     Retry,
+}
+
+impl fmt::Display for HoldCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asked",
+            Self::Retry => "retry",
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Request => "request",
+            Self::Queue => "queue",
+            Self::Key => "key",
+            Self::Rule => "rule",
+            Self::Overall => "overall",
+        })
+    }
 }
 
 /// A hold that is on.

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+use super::event::Event;
 use super::shared::{Shared, State};
 use crate::engine::{Evicted, Instant};
 
@@ -47,6 +48,7 @@ pub(super) fn are_run_for(shared: &Shared) -> bool {
 struct Errands {
     wakes: [Option<Waker>; BATCH],
     evicted: [Option<Evicted>; BATCH],
+    events: Vec<Event>,
     driver: Option<Arc<Notify>>,
     became_idle: bool,
     more: bool,
@@ -66,6 +68,8 @@ impl Errands {
             *place = Some(gone);
         }
         self.more |= !evicted.is_empty();
+        let notices = std::mem::take(state.machine.take_notices());
+        self.events.extend(notices.into_iter().map(|notice| Event::of(notice, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);
@@ -80,6 +84,9 @@ impl Errands {
     fn carry_out(self, shared: &Shared) -> bool {
         for gone in self.evicted.into_iter().flatten() {
             shared.keys.forget(gone);
+        }
+        for event in self.events {
+            shared.tell(event);
         }
         if let Some(driver) = self.driver {
             driver.notify_one();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::meters::Meters;
 use super::shared::{Shared, State};
 use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
@@ -21,6 +22,7 @@ pub(crate) struct Live {
     units: Vec<String>,
     /// Whether an attempt can take a slot that a request it waits for needs.
     pub(crate) nests: bool,
+    pub(super) meters: Box<[Arc<Meters>]>,
 }
 
 impl Live {
@@ -57,7 +59,8 @@ impl Live {
         let nests = from_end(&plan.key_limits)
             || from_end(&plan.shared_limits)
             || plan.rules.iter().any(|rule| from_end(&rule.own));
-        Self { rules, plan, names, units, nests }
+        let meters = Meters::all(&plan);
+        Self { rules, plan, names, units, nests, meters }
     }
 
     /// The rule of this name.
@@ -81,6 +84,14 @@ impl Live {
         match self.rules.unit(name).ok_or_else(unknown)? {
             Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown),
             charge @ (Charge::Attempt | Charge::Requests) => Ok(charge),
+        }
+    }
+
+    /// The name of the unit that a limit counts; `None` for requests and attempts.
+    pub(super) fn unit_name(&self, charge: Charge) -> Option<&str> {
+        match charge {
+            Charge::Unit(unit) => self.units.get(unit).map(String::as_str),
+            Charge::Attempt | Charge::Requests => None,
         }
     }
 
