@@ -1,5 +1,7 @@
 //! What the steady state allocates: nothing.
 
+#![cfg(feature = "tokio")]
+
 use std::hint::black_box;
 
 use allocation_counter::measure;

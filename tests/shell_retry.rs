@@ -159,7 +159,7 @@ async fn an_attempt_knows_its_place() {
     let seen = std::cell::RefCell::new(Vec::new());
     let answer = balancer
         .run("send", "chat", async |attempt: Attempt| {
-            assert_eq!((attempt.rule(), attempt.key().to_string().as_str()), ("send", "chat"));
+            assert_eq!((&*attempt.rule(), attempt.key().to_string().as_str()), ("send", "chat"));
             seen.borrow_mut().push((attempt.number(), attempt.waited(), attempt.is_last()));
             Err::<(), _>(Failure::transient("busy"))
         })

@@ -139,7 +139,7 @@ impl Balancer {
     /// use request_balancer::{Balancer, Rules};
     ///
     /// let balancer = Balancer::new("[rules]\nbroadcast = '1/1s'".parse::<Rules>()?);
-    /// assert_eq!(balancer.rule("broadcast")?.name(), "broadcast");
+    /// assert_eq!(&*balancer.rule("broadcast")?.name(), "broadcast");
     /// let typo = balancer.rule("brodcast").unwrap_err();
     /// assert_eq!(typo.to_string(), "there is no rule `brodcast`; did you mean `broadcast`?");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -118,10 +118,13 @@ impl Live {
     }
 }
 
+/// A key's quotas by the name of the rule.
+type ByRule = HashMap<Arc<str>, Vec<Quota>>;
+
 /// Numbers that single keys were given in code, by key and name of the rule.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    given: RwLock<HashMap<Key, HashMap<Arc<str>, Vec<Quota>>>>,
+    given: RwLock<HashMap<Key, ByRule>>,
 }
 
 impl Numbers {

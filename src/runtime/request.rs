@@ -41,10 +41,9 @@ impl<'a> Request<'a> {
         };
         let wishes = Wishes {
             cost: 1,
-            units: Vec::new(),
             not_before: Nanos::ZERO,
             max_wait,
-            policy: None,
+            special: None,
             attempts,
             idempotent: false,
             fail_fast: false,
@@ -93,10 +92,11 @@ impl<'a, C> Request<'a, C> {
     pub fn cost_of(mut self, unit: &str, cost: u32) -> Self {
         match self.shared.live.load().unit(unit) {
             Ok(Charge::Unit(position)) => {
-                if self.wishes.units.len() <= position {
-                    self.wishes.units.resize(position + 1, 0);
+                let units = &mut self.wishes.special().units;
+                if units.len() <= position {
+                    units.resize(position + 1, 0);
                 }
-                self.wishes.units[position] = cost;
+                units[position] = cost;
             }
             Ok(Charge::Requests | Charge::Attempt) => self.wishes.cost = cost.max(1),
             Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
@@ -143,9 +143,9 @@ impl<'a, C> Request<'a, C> {
     pub fn retry(mut self, retry: Retry) -> Self {
         if let Ok(rule) = self.rule {
             let live = self.shared.live.load();
-            let policy = retry.over(self.wishes.policy.as_deref().unwrap_or_else(|| &live.rule(rule).retry));
+            let policy = retry.over(self.wishes.policy().unwrap_or_else(|| &live.rule(rule).retry));
             self.wishes.attempts = policy.attempts;
-            self.wishes.policy = Some(Box::new(policy));
+            self.wishes.special().policy = Some(policy);
         }
         self
     }

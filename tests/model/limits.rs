@@ -63,7 +63,7 @@ impl Limit {
         for (number, rule) in rules.clone().enumerate() {
             let only: Vec<bool> = (0..spec.rules.len()).map(|other| other == number).collect();
             let mut caps = rule.caps.clone();
-            caps.key_concurrency = caps.key_concurrency.or(rule.ordered.then_some(1));
+            caps.key_concurrency = caps.key_concurrency.or_else(|| rule.ordered.then_some(1));
             add(spec, &mut all, &format!("rules.r{number}."), &caps, &only, &only, true);
         }
         for (position, lane) in spec.lanes.iter().enumerate() {

@@ -23,17 +23,40 @@ use crate::key::Key;
 pub(crate) struct Wishes {
     /// In requests.
     pub(crate) cost: u32,
-    /// In declared units, by position.
-    pub(crate) units: Vec<u32>,
     pub(crate) not_before: Nanos,
     /// [`Nanos::MAX`]: for as long as it takes.
     pub(crate) max_wait: Nanos,
-    /// `None`: the rule's.
-    pub(crate) policy: Option<Box<RetryPolicy>>,
+    /// What few requests ask for.
+    pub(crate) special: Option<Box<Special>>,
     /// The policy's, for a look ahead.
     pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
+}
+
+/// What few requests ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Special {
+    /// Costs in declared units, by position.
+    pub(crate) units: Vec<u32>,
+    /// `None`: the rule's.
+    pub(crate) policy: Option<RetryPolicy>,
+}
+
+impl Wishes {
+    pub(crate) fn special(&mut self) -> &mut Special {
+        self.special.get_or_insert_default()
+    }
+
+    /// Costs in declared units, by position.
+    fn units(&self) -> &[u32] {
+        self.special.as_ref().map_or(&[], |special| &special.units)
+    }
+
+    /// The request's own policy.
+    pub(crate) fn policy(&self) -> Option<&RetryPolicy> {
+        self.special.as_ref()?.policy.as_ref()
+    }
 }
 
 /// A request's place. `H` is how it holds on to what all handles share.
@@ -271,7 +294,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             let entry = Entry {
                 cost: wishes.cost,
-                units: &wishes.units,
+                units: wishes.units(),
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
             };

@@ -90,7 +90,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
         let id = known.id;
         let live = self.shared().live.load_full();
-        let policy = self.wishes.policy.as_deref().unwrap_or_else(|| &live.rule(self.rule).retry);
+        let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
         let scope = match kind {
             FailureKind::Transient | FailureKind::Ambiguous => hold,
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
