@@ -1,8 +1,11 @@
 //! The rules that are in force, and going over to others.
 
 use std::collections::HashMap;
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 use std::sync::{Arc, PoisonError, RwLock};
 
+#[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
 use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
@@ -22,7 +25,8 @@ pub(crate) struct Live {
     units: Vec<String>,
     /// Whether an attempt can take a slot that a request it waits for needs.
     pub(crate) nests: bool,
-    pub(super) meters: Box<[Arc<Meters>]>,
+    #[cfg(feature = "metrics")]
+    meters: OnceLock<Box<[Arc<Meters>]>>,
 }
 
 impl Live {
@@ -59,8 +63,15 @@ impl Live {
         let nests = from_end(&plan.key_limits)
             || from_end(&plan.shared_limits)
             || plan.rules.iter().any(|rule| from_end(&rule.own));
-        let meters = Meters::all(&plan);
-        Self { rules, plan, names, units, nests, meters }
+        Self {
+            #[cfg(feature = "metrics")]
+            meters: OnceLock::new(),
+            rules,
+            plan,
+            names,
+            units,
+            nests,
+        }
     }
 
     /// The rule of this name.
@@ -85,6 +96,12 @@ impl Live {
             Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown),
             charge @ (Charge::Attempt | Charge::Requests) => Ok(charge),
         }
+    }
+
+    /// What counts the requests of each rule, registered when it is first asked for. Not under the lock.
+    #[cfg(feature = "metrics")]
+    pub(super) fn meters(&self) -> &[Arc<Meters>] {
+        self.meters.get_or_init(|| Meters::all(&self.plan))
     }
 
     /// The name of the unit that a limit counts; `None` for requests and attempts.

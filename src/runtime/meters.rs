@@ -10,7 +10,7 @@ use super::shared::Shared;
 use crate::engine::{Plan, RuleId};
 use crate::error::Refused;
 
-/// The meters of one rule, registered when the rules come into force.
+/// The meters of one rule, registered with the first request under the rules.
 #[derive(Debug)]
 pub(crate) struct Meters {
     rule: Arc<str>,
@@ -41,49 +41,48 @@ impl Meters {
     }
 
     fn of(shared: &Shared, rule: RuleId) -> Arc<Self> {
-        Arc::clone(&shared.live.load().meters[usize::from(rule.0)])
+        Arc::clone(&shared.live.load().meters()[usize::from(rule.0)])
     }
 }
 
-/// Where a request is counted. It leaves the gauges that it entered, whatever rules are in force by then.
+/// Where a request is counted. It leaves the gauge that it entered, whatever rules are in force by then.
 #[derive(Debug, Default)]
-pub(crate) enum Meter {
-    #[default]
-    Nowhere,
-    Waiting(Arc<Meters>),
-    Running(Arc<Meters>),
+pub(crate) struct Meter {
+    entered: Option<Arc<Meters>>,
 }
 
 impl Meter {
     pub(super) fn waits(&mut self, shared: &Shared, rule: RuleId) {
-        self.leaves();
         let meters = Meters::of(shared, rule);
         meters.waiting.increment(1);
-        *self = Self::Waiting(meters);
+        self.entered = Some(meters);
     }
 
     pub(super) fn starts(&mut self, shared: &Shared, rule: RuleId, waited: Duration) {
-        self.leaves();
+        self.leaves_line();
         let meters = Meters::of(shared, rule);
         meters.in_flight.increment(1);
         meters.starts.increment(1);
         meters.wait.record(waited);
-        *self = Self::Running(meters);
+        self.entered = Some(meters);
     }
 
-    pub(super) fn leaves(&mut self) {
-        match std::mem::take(self) {
-            Self::Nowhere => {}
-            Self::Waiting(meters) => meters.waiting.decrement(1),
-            Self::Running(meters) => meters.in_flight.decrement(1),
+    pub(super) fn leaves_line(&mut self) {
+        if let Some(meters) = self.entered.take() {
+            meters.waiting.decrement(1);
         }
     }
 
-    pub(super) fn retries(&mut self, shared: &Shared, rule: RuleId, cause: &'static str) {
+    pub(super) fn ends(&mut self) {
+        if let Some(meters) = self.entered.take() {
+            meters.in_flight.decrement(1);
+        }
+    }
+
+    pub(super) fn retries(&self, shared: &Shared, rule: RuleId, cause: &'static str) {
         let meters = Meters::of(shared, rule);
         let (name, lane) = (Arc::clone(&meters.rule), Arc::clone(&meters.lane));
         counter!("request_balancer_retries_total", "rule" => name, "lane" => lane, "cause" => cause).increment(1);
-        self.waits(shared, rule);
     }
 
     pub(super) fn refused(&self, shared: &Shared, rule: RuleId, reason: &Refused) {

@@ -22,7 +22,7 @@ pub(super) enum Step<'a> {
     Waiting,
     Started { waited: f64 },
     Ended { outcome: &'static str },
-    PutBack { cause: &'static str, wait: f64 },
+    PutBack { cause: Cause, wait: f64 },
     Refused(&'a Refused),
     Withdrawn,
 }
@@ -58,6 +58,7 @@ fn tell(live: &Live, subject: &Subject<'_>, step: &Step<'_>) {
             trace!(target: "request_balancer", rule, %key, lane, attempt, outcome, "ended");
         }
         Step::PutBack { cause, wait } => {
+            let cause = cause.word();
             debug!(target: "request_balancer", rule, %key, lane, attempt, cause, wait, "put back");
         }
         Step::Refused(reason) => {
@@ -73,15 +74,16 @@ pub(super) fn span(
     live: impl FnOnce() -> std::sync::Arc<Live>,
     subject: &Subject<'_>,
     waited: f64,
-    cause: &'static str,
-) -> Span {
+    cause: Cause,
+) -> Option<Box<Span>> {
     if !span_enabled!(target: "request_balancer", Level::DEBUG) {
-        return Span::none();
+        return None;
     }
     let live = live();
     let Subject { rule, key, attempt } = *subject;
     let (rule, lane) = names(&live, rule);
-    debug_span!(target: "request_balancer", "attempt", rule, %key, lane, attempt, waited, cause)
+    let cause = cause.word();
+    Some(Box::new(debug_span!(target: "request_balancer", "attempt", rule, %key, lane, attempt, waited, cause)))
 }
 
 /// Tells an event that goes to receivers, too.
@@ -110,12 +112,33 @@ pub(super) fn log(event: &Event) {
     }
 }
 
-/// What another attempt follows from.
-pub(super) const fn cause(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::Transient => "transient",
-        FailureKind::Ambiguous => "ambiguous",
-        FailureKind::Retry { .. } => "retry",
+/// What an attempt follows from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    First,
+    Transient,
+    Ambiguous,
+    Retry,
+}
+
+impl Cause {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Transient => "transient",
+            Self::Ambiguous => "ambiguous",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+impl From<FailureKind> for Cause {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Transient => Self::Transient,
+            FailureKind::Ambiguous => Self::Ambiguous,
+            FailureKind::Retry { .. } => Self::Retry,
+        }
     }
 }
 

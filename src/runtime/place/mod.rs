@@ -14,6 +14,7 @@ use tracing::Span;
 use super::attempt::Attempt;
 use super::meters::Meter;
 use super::shared::{Shared, State};
+use super::watch::Cause;
 use crate::engine::{Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
@@ -72,12 +73,10 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     waited: Nanos,
     /// Whether its attempts are permits: no future stands behind them that could be told to stop.
     is_permit: bool,
-    is_known_rule: bool,
-    /// Whether the running attempt is to be counted as an invalid one.
-    invalid: bool,
     /// What the running attempt follows from.
-    after: &'static str,
-    span: Span,
+    after: Cause,
+    /// That of the running attempt, if somebody wants it.
+    span: Option<Box<Span>>,
     meter: Meter,
 }
 
@@ -90,6 +89,8 @@ enum Stage {
     Running {
         known: Known,
         watcher: Watcher,
+        /// Whether it is to be counted as an invalid one.
+        invalid: bool,
     },
     /// The machine does not know it any more.
     Over,
@@ -112,7 +113,6 @@ struct Watcher {
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn new(shared: H, rule: Result<RuleId, Box<Refused>>, key: Key, wishes: Wishes) -> Self {
-        let is_known_rule = rule.is_ok();
         let (rule, stage) = match rule {
             Ok(rule) => (rule, Stage::Outside),
             Err(reason) => (RuleId(0), Stage::Hopeless(reason)),
@@ -127,10 +127,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             starts: 0,
             waited: Nanos::ZERO,
             is_permit: false,
-            is_known_rule,
-            invalid: false,
-            after: "first",
-            span: Span::none(),
+            after: Cause::First,
+            span: None,
             meter: Meter::default(),
         }
     }
@@ -264,7 +262,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     fn begin(&mut self, known: Known, waited: Nanos) {
-        self.stage = Stage::Running { known, watcher: Watcher::default() };
+        self.stage = Stage::Running { known, watcher: Watcher::default(), invalid: false };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
         self.tell_start(waited);

@@ -9,7 +9,6 @@ use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, KeyId, RuleId, Sco
 use crate::error::Refused;
 use crate::runtime::event::Holding;
 use crate::runtime::shared::Shared;
-use crate::runtime::watch;
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
@@ -32,7 +31,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
     pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
-        let Stage::Running { known: Known { id, .. }, ref mut watcher } = self.stage else { return false };
+        let Stage::Running { known: Known { id, .. }, ref mut watcher, .. } = self.stage else { return false };
         let waker = context.waker();
         let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
         if *watcher == current {
@@ -48,14 +47,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The server counts the running attempt as an invalid one.
     pub(crate) const fn set_invalid(&mut self) {
-        self.invalid = true;
+        if let Stage::Running { invalid, .. } = &mut self.stage {
+            *invalid = true;
+        }
     }
 
     /// The attempt ended and so does the request: `outcome` says how.
     pub(crate) fn finish(&mut self, outcome: &'static str) {
-        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+        if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
-            let invalid = std::mem::take(&mut self.invalid);
             let _waker = self.shared().with(|state, now| {
                 let waker = state.machine.take_waker(id);
                 if invalid {
@@ -87,7 +87,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt failed: back in line, or an end with a reason.
     pub(crate) fn fail(&mut self, kind: FailureKind, hold: Option<Scope>) -> Result<(), Refused> {
-        let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
+        let Stage::Running { known, invalid, .. } = self.stage else { return Err(Refused::Aborted) };
         let id = known.id;
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
@@ -100,7 +100,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
         let is_permit = self.is_permit;
-        let invalid = std::mem::take(&mut self.invalid);
         let spent = &mut self.spent;
         let idempotent = self.wishes.idempotent;
         let mut waker = None;
@@ -151,11 +150,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
         match outcome {
             Ok(wait) => {
-                self.tell_retry(watch::cause(kind), wait);
+                self.tell_retry(kind.into(), wait);
                 Ok(())
             }
             Err(End::GaveUp(reason)) => Err(self.tell_gave_up(reason)),
-            Err(End::Closed) => Err(self.turned_away(Refused::Closed)),
+            Err(End::Closed) => Err(self.turned_away_running(Refused::Closed)),
         }
     }
 }

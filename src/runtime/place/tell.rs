@@ -3,19 +3,20 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use tracing::Span;
-
 use super::Place;
 use crate::engine::Nanos;
 use crate::error::Refused;
 use crate::runtime::event::Event;
 use crate::runtime::shared::Shared;
-use crate::runtime::watch::{self, Step, Subject};
+use crate::runtime::watch::{self, Cause, Step, Subject};
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Runs something of the attempt's inside its span.
     pub(crate) fn in_span<R>(&self, run: impl FnOnce() -> R) -> R {
-        self.span.in_scope(run)
+        match &self.span {
+            Some(span) => span.in_scope(run),
+            None => run(),
+        }
     }
 
     /// It stands in line.
@@ -35,16 +36,18 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Its attempt ended, and so did the request.
     pub(super) fn tell_end(&mut self, outcome: &'static str) {
-        self.meter.leaves();
+        self.meter.ends();
         self.tell(&Step::Ended { outcome });
-        self.span = Span::none();
+        self.span = None;
     }
 
     /// Its attempt failed, and it stands in line again.
-    pub(super) fn tell_retry(&mut self, cause: &'static str, wait: Nanos) {
-        self.meter.retries(self.shared.borrow(), self.rule, cause);
+    pub(super) fn tell_retry(&mut self, cause: Cause, wait: Nanos) {
+        self.meter.ends();
+        self.meter.retries(self.shared.borrow(), self.rule, cause.word());
+        self.meter.waits(self.shared.borrow(), self.rule);
         self.tell(&Step::PutBack { cause, wait: std::time::Duration::from(wait).as_secs_f64() });
-        self.span = Span::none();
+        self.span = None;
         self.after = cause;
     }
 
@@ -52,23 +55,31 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(super) fn tell_gave_up(&mut self, reason: Refused) -> Refused {
         let (key, attempts) = (self.key.clone(), self.starts);
         self.shared().tell(Event::RetryGaveUp { rule: self.rule_name(), key, attempts, reason: reason.clone() });
-        self.turned_away(reason)
+        self.turned_away_running(reason)
     }
 
-    /// It does not start, or not again.
+    /// Its attempt ended, and it does not start again.
+    pub(super) fn turned_away_running(&mut self, reason: Refused) -> Refused {
+        self.meter.ends();
+        let reason = self.turned_away(reason);
+        self.span = None;
+        reason
+    }
+
+    /// It does not start.
     pub(super) fn turned_away(&mut self, reason: Refused) -> Refused {
-        self.meter.leaves();
-        if self.is_known_rule {
+        self.meter.leaves_line();
+        // Some belong to no rule, or did not get so far as to ask.
+        if !matches!(reason, Refused::UnknownRule { .. } | Refused::UnknownUnit { .. }) {
             self.meter.refused(self.shared.borrow(), self.rule, &reason);
             self.tell(&Step::Refused(&reason));
         }
-        self.span = Span::none();
         reason
     }
 
     /// Its owner dropped it while it stood in line.
     pub(super) fn tell_withdrawn(&mut self) {
-        self.meter.leaves();
+        self.meter.leaves_line();
         self.tell(&Step::Withdrawn);
     }
 
