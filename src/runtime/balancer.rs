@@ -25,7 +25,7 @@ use crate::rules::{Findings, Quota, Rules};
 /// may be made outside a tokio runtime and used on several; a request that has to wait needs a runtime with timers.
 #[derive(Clone, Debug)]
 pub struct Balancer {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Balancer {

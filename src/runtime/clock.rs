@@ -1,6 +1,6 @@
 //! tokio's time as the engine's.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant as TokioInstant;
 
@@ -10,6 +10,16 @@ use crate::engine::{Instant, Nanos};
 const OTHER_CLOCK: Nanos = Nanos::from_secs(1);
 
 const DAY: Nanos = Nanos::from_secs(86_400);
+
+/// What a clock on the wall shows, in nanoseconds since 1970 in UTC: calendar quotas go by it. Read once per balancer;
+/// from then on time goes on as tokio's does, so that a clock that is set changes nothing.
+#[expect(clippy::disallowed_methods, reason = "the one place where wall time is read")]
+pub(crate) fn wall() -> i128 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
+        Err(before) => i128::try_from(before.duration().as_nanos()).map_or(i128::MIN, |nanos| -nanos),
+    }
+}
 
 /// Reads tokio's clock in the engine's unit. Never goes backwards, so it must be read in the order of its use: inside
 /// the lock that it stands behind.

@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::Waker;
 
 use tokio::sync::Notify;
 
 use super::event::Event;
 use super::shared::{Shared, State};
+use super::sync::{MutexGuard, thread_local};
 use crate::engine::{Evicted, Instant};
 
 /// How many wake-ups are carried out of the lock at a time.

@@ -22,7 +22,10 @@ mod place;
 mod request;
 mod run;
 mod shared;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod snapshot;
+mod sync;
 mod target;
 mod ticket;
 mod watch;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use super::sync::thread_local;
 use crate::engine::RequestId;
 
 thread_local! {

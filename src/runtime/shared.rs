@@ -1,8 +1,8 @@
 //! What all handles of a balancer share: the machine behind its lock, the keys, the drivers.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use arc_swap::ArcSwap;
@@ -11,12 +11,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
 use super::aliases::Aliases;
-use super::clock::Clock;
+use super::clock::{self, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::event::Announcer;
 use super::keys::Keys;
 use super::live::{Live, Numbers};
+use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::{errands, nesting};
 use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
@@ -58,9 +59,11 @@ pub(crate) struct State {
 impl Shared {
     pub(crate) fn new(rules: Rules, seed: u64) -> Self {
         let live = Live::new(rules);
+        let mut machine = Scheduler::new(Arc::clone(&live.plan));
+        machine.set_wall_clock(Instant::ZERO, clock::wall());
         Self {
             state: Mutex::new(State {
-                machine: Scheduler::new(Arc::clone(&live.plan)),
+                machine,
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,

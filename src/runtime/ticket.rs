@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 use tokio::runtime::Handle;
@@ -13,6 +13,7 @@ use super::explain::{Explainable, Explanation};
 use super::place::Place;
 use super::run::Steps;
 use super::shared::Shared;
+use super::sync::{Mutex, MutexGuard};
 use crate::error::{Error, Refused};
 
 /// A submitted request: the future of its answer.

@@ -27,7 +27,7 @@ pub(crate) enum Ask {
     At(Instant),
     /// Not before this instant, and not before what was granted is claimed or given back.
     Unclaimed(Instant),
-    /// When a running attempt ends.
+    /// When a running attempt ends, or what was granted is claimed or given back.
     Busy,
 }
 

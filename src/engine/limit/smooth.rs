@@ -55,7 +55,11 @@ impl Gcra {
         let cells = match spec.shape {
             // The whole store is there again when the start before is paid for.
             Shape::Spaced if self.outstanding == 0 => spec.burst,
-            Shape::Spaced => return Ask::Unclaimed(self.after(spec, now, self.outstanding.into())),
+            Shape::Spaced => {
+                let at = self.after(spec, now, self.outstanding.into());
+                // What catches up may be followed at once: then only the claim decides, and no instant.
+                return if at > now { Ask::Unclaimed(at) } else { Ask::Busy };
+            }
             Shape::Bucket if wanted <= u64::from(spec.burst) => wanted as u32,
             Shape::Bucket => return Ask::Unclaimed(self.after(spec, now, wanted - u64::from(spec.burst))),
         };
@@ -309,6 +313,19 @@ mod tests {
             gcra.claim(spec, at(now), 1);
             assert_eq!(gcra.ask(spec, at(now), 1), Ask::At(at(next)), "after {now}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_only_a_claim_changes_names_no_instant_that_is_past() {
+        let spec = Spec { interval: Nanos::from_millis(1), burst: 4, shape: Shape::Spaced };
+        let mut gcra = Gcra::default();
+        gcra.grant(1);
+        assert_eq!(gcra.ask(spec, at(5), 1), Ask::Unclaimed(at(6)));
+        gcra.claim(spec, at(5), 1);
+        gcra.grant(1);
+        assert_eq!(gcra.ask(spec, at(7), 1), Ask::Busy);
+        gcra.claim(spec, at(7), 1);
+        assert_eq!(gcra.ask(spec, at(7), 1), Ask::Room);
     }
 
     #[test]
