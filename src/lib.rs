@@ -59,3 +59,8 @@ pub use runtime::{
     Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport,
     Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
 };
+
+/// The README's example is compiled and run like any other.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
