@@ -96,7 +96,9 @@ fn telegram_lets_20_messages_to_a_group_start_in_a_minute() {
 
 #[test]
 fn discord_shares_a_channel_between_messages_and_broadcasts() {
-    let plan = preset("discord").plan();
+    let rules = preset("discord");
+    assert_eq!(rules.ban_guard().map(ToString::to_string).as_deref(), Some("9500/10m"));
+    let plan = rules.plan();
     assert_eq!(each_key(&plan, "message"), [window(5, Nanos::from_millis(5_050))]);
     let limits = |name| rule(&plan, name).key.iter().map(|bound| bound.limit).collect::<Vec<_>>();
     assert_eq!(limits("message"), limits("broadcast"));
