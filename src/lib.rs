@@ -1,6 +1,6 @@
 //! Starts each call to a rate-limited API at the earliest moment that breaks no limit.
 //!
-//! Limits are [`Rules`], from a file or from code. A [`Balancer`] goes by them: it gives each call a future, lets urgent
+//! Limits are [`Rules`], from a file or from code. A `Balancer` goes by them: it gives each call a future, lets urgent
 //! ones go first and every key in its turn, and puts a call that the server refuses back in line.
 //!
 //! The [`guide`] has a page a task: bots, language models, crawlers, marketplaces, tests, and coming from other libraries.

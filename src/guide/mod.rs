@@ -16,26 +16,26 @@
 //! These modules are empty and exist in the documentation only. Their code is compiled and run, and what it asserts is
 //! what you get; where time matters it goes by tokio's paused clock, on which an hour takes a moment.
 
-#[cfg(feature = "tokio")]
-#[doc = include_str!("bots.md")]
+#[cfg_attr(feature = "tokio", doc = include_str!("bots.md"))]
+#[cfg_attr(not(feature = "tokio"), doc = "Shown with the feature `tokio`.")]
 pub mod bots {}
 
-#[cfg(feature = "tokio")]
-#[doc = include_str!("llm.md")]
+#[cfg_attr(feature = "tokio", doc = include_str!("llm.md"))]
+#[cfg_attr(not(feature = "tokio"), doc = "Shown with the feature `tokio`.")]
 pub mod llm {}
 
-#[cfg(feature = "tokio")]
-#[doc = include_str!("crawlers.md")]
+#[cfg_attr(feature = "tokio", doc = include_str!("crawlers.md"))]
+#[cfg_attr(not(feature = "tokio"), doc = "Shown with the feature `tokio`.")]
 pub mod crawlers {}
 
-#[cfg(all(feature = "tokio", feature = "calendar"))]
-#[doc = include_str!("marketplaces.md")]
+#[cfg_attr(all(feature = "tokio", feature = "calendar"), doc = include_str!("marketplaces.md"))]
+#[cfg_attr(not(all(feature = "tokio", feature = "calendar")), doc = "Shown with the features `tokio` and `calendar`.")]
 pub mod marketplaces {}
 
-#[cfg(all(feature = "tokio", feature = "testing"))]
-#[doc = include_str!("testing.md")]
+#[cfg_attr(all(feature = "tokio", feature = "testing"), doc = include_str!("testing.md"))]
+#[cfg_attr(not(all(feature = "tokio", feature = "testing")), doc = "Shown with the features `tokio` and `testing`.")]
 pub mod testing {}
 
-#[cfg(feature = "tokio")]
-#[doc = include_str!("coming_from.md")]
+#[cfg_attr(feature = "tokio", doc = include_str!("coming_from.md"))]
+#[cfg_attr(not(feature = "tokio"), doc = "Shown with the feature `tokio`.")]
 pub mod coming_from {}
