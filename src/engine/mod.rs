@@ -9,19 +9,23 @@
 
 mod answer;
 mod cost;
+mod door;
 mod evict;
 mod lane;
 mod limit;
 mod line;
 mod live;
+mod overdue;
 mod owed;
 mod plan;
 mod queue;
 mod retry;
+mod retry_budget;
 mod scheduler;
 mod slab;
 mod snapshot;
 mod state;
+mod streak;
 mod time;
 mod timers;
 mod turn;
@@ -33,6 +37,7 @@ pub use plan::{
     Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
+pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};

@@ -4,7 +4,7 @@ use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::plan::{LimitSpec, RuleId};
-use super::queue::{Queue, Request, Stage};
+use super::queue::{Queue, Request};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -153,7 +153,7 @@ impl<W> Scheduler<W> {
         let running: Vec<&Request<W>> = ancestors
             .iter()
             .filter_map(|id| self.requests.get(id.index, id.generation))
-            .filter(|request| request.stage == Stage::Running)
+            .filter(|request| request.stage.may_go_on())
             .collect();
         let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
             let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));

@@ -105,7 +105,8 @@ impl Balancer {
 
     /// A request in the making, for what [`run`](Self::run) and [`call`](Self::call) leave at its default.
     ///
-    /// An unknown rule shows as [`Refused::UnknownRule`] when the request enters.
+    /// A name that is no rule's stands for the rules' [`default_rule`](crate::RulesBuilder::default_rule); if they have
+    /// none, it shows as [`Refused::UnknownRule`] when the request enters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -127,7 +128,7 @@ impl Balancer {
     /// # }
     /// ```
     pub fn request(&self, rule: &str, key: impl Into<Key>) -> Request<'_> {
-        Request::new(&self.shared, self.shared.find(rule), key.into())
+        Request::new(&self.shared, self.shared.find_or_default(rule), key.into())
     }
 
     /// A handle of one rule, so that a wrong name shows at start-up and no request looks a name up.
@@ -144,9 +145,10 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownRule`] with the nearest name.
+    /// [`Refused::UnknownRule`] with the nearest name, unless the rules have a
+    /// [`default_rule`](crate::RulesBuilder::default_rule): then the handle is that one's.
     pub fn rule(&self, name: &str) -> Result<RuleHandle, Refused> {
-        let rule = self.shared.find(name)?;
+        let rule = self.shared.find_or_default(name)?;
         Ok(RuleHandle { shared: Arc::clone(&self.shared), rule })
     }
 
@@ -190,9 +192,9 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownRule`] with the nearest name.
+    /// [`Refused::UnknownRule`] with the nearest name. The rules' default rule does not step in: it is many names' rule.
     pub fn pause(&self, rule: &str) -> Result<(), Refused> {
-        self.rule(rule).map(|rule| rule.pause())
+        self.named(rule).map(|rule| rule.pause())
     }
 
     /// Ends a rule's pause.
@@ -201,7 +203,7 @@ impl Balancer {
     ///
     /// [`Refused::UnknownRule`] with the nearest name.
     pub fn resume(&self, rule: &str) -> Result<(), Refused> {
-        self.rule(rule).map(|rule| rule.resume())
+        self.named(rule).map(|rule| rule.resume())
     }
 
     /// When a new request could start at the earliest.
@@ -361,6 +363,11 @@ impl Balancer {
     #[cfg(feature = "serde")]
     pub(super) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The rule that has this very name.
+    fn named(&self, name: &str) -> Result<RuleHandle, Refused> {
+        Ok(RuleHandle { shared: Arc::clone(&self.shared), rule: self.shared.find(name)? })
     }
 
     fn aim(

@@ -4,10 +4,12 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::task::Context;
 
+use tokio::runtime::Handle;
+
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, KeyId, RuleId, Scope, Target};
+use crate::engine::{Decision, FailureKind, GiveUp, Instant, KeyId, RuleId, Scope, Target};
 use crate::error::Refused;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{Shared, State};
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
@@ -28,27 +30,62 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
-    pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
-        let Stage::Running { known: Known { id, .. }, ref mut watcher } = self.stage else { return false };
+    /// Sees to it that the task is woken should its running attempt be told to stop. Says whether it was already.
+    pub(crate) fn watch(&mut self, context: &Context<'_>) -> Watched {
+        let Stage::Running { known: Known { id, .. }, ref mut watcher, limited } = self.stage else {
+            return Watched::MayGoOn;
+        };
+        let shared: &Arc<Shared> = self.shared.borrow();
         let waker = context.waker();
+        if limited {
+            // A driver that goes takes the waker along, so the machine is looked at each time.
+            let driven = Handle::try_current().is_ok_and(|runtime| shared.is_driven(&runtime));
+            let (mut spare, mut old) = (Some(waker.clone()), None);
+            return shared.with(|state, _| {
+                if state.machine.is_aborted(id) {
+                    Watched::Aborted
+                } else if state.machine.is_overdue(id) {
+                    Watched::Overdue
+                } else if !driven {
+                    Watched::Stranded
+                } else {
+                    if !state.machine.waker(id).is_some_and(|set| set.will_wake(waker))
+                        && let Some(spare) = spare.take()
+                    {
+                        old = state.machine.set_waker(id, spare);
+                    }
+                    Watched::MayGoOn
+                }
+            });
+        }
         let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
         if *watcher == current {
-            return false;
+            return Watched::MayGoOn;
         }
         *watcher = current;
         let waker = waker.clone();
-        let shared: &Arc<Shared> = self.shared.borrow();
         let (aborted, _old) =
             shared.with(|state, _| (state.machine.is_aborted(id), state.machine.set_waker(id, waker)));
-        aborted
+        if aborted { Watched::Aborted } else { Watched::MayGoOn }
+    }
+
+    /// The attempt succeeded and so does the request.
+    pub(crate) fn succeed(&mut self) {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+            self.end(|state, _| state.machine.succeed(id));
+        }
     }
 
     /// The attempt ended and so does the request.
     pub(crate) fn finish(&mut self) {
+        self.end(|_, _| ());
+    }
+
+    fn end(&mut self, before: impl FnOnce(&mut State, Instant)) {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.stage = Stage::Over;
             let _waker = self.shared().with(|state, now| {
+                before(state, now);
                 let waker = state.machine.take_waker(id);
                 state.machine.finish(now, id);
                 state.ended(self.is_permit);
@@ -79,7 +116,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
         let scope = match kind {
-            FailureKind::Transient | FailureKind::Ambiguous => hold,
+            FailureKind::Transient | FailureKind::Ambiguous | FailureKind::TimedOut => hold,
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
@@ -98,7 +135,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
             let seed = state.draw();
-            let back = match (policy.decide(spent, kind, idempotent, seed), target) {
+            if let (FailureKind::Retry { after: None }, Some(target)) = (kind, target)
+                && target != Target::Request
+            {
+                spent.bare = state.machine.slow_down(now, id, target);
+            }
+            let decision = policy.decide(spent, kind, idempotent, seed);
+            let back = match (within_budget(state, kind, decision), target) {
                 (Decision::GiveUp { reason, hold }, target) => {
                     if let (Some(wait), Some(target)) = (hold, target)
                         && target != Target::Request
@@ -128,6 +171,30 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 }
 
+/// What a running attempt's owner learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    MayGoOn,
+    Aborted,
+    /// It ran for as long as it may.
+    Overdue,
+    /// It may only run for so long, and nobody would tell when that is over.
+    Stranded,
+}
+
+/// Takes the retry that was decided on out of what everybody has together. A wait of the server's own choosing takes
+/// nothing.
+fn within_budget(state: &mut State, kind: FailureKind, decision: Decision) -> Decision {
+    let hold = match (decision, kind) {
+        (Decision::GiveUp { .. }, _) | (Decision::Retry { .. }, FailureKind::Retry { after: Some(_) }) => {
+            return decision;
+        }
+        (Decision::Retry { wait }, _) => Some(wait),
+        (Decision::BackOff(_), _) => None,
+    };
+    if state.machine.take_retry() { decision } else { Decision::GiveUp { reason: GiveUp::RetryBudget, hold } }
+}
+
 impl From<GiveUp> for Refused {
     fn from(reason: GiveUp) -> Self {
         match reason {
@@ -135,6 +202,8 @@ impl From<GiveUp> for Refused {
             GiveUp::Waits => Self::Waits,
             GiveUp::WaitTooLong { wait, ceiling } => Self::WaitTooLong { wait: wait.into(), ceiling: ceiling.into() },
             GiveUp::NotAllowed => Self::RetryNotAllowed,
+            GiveUp::TimedOut => Self::TimedOut,
+            GiveUp::RetryBudget => Self::RetryBudget,
         }
     }
 }
