@@ -289,10 +289,10 @@ impl<'a, C> Request<'a, C> {
     /// As [`submit`](Self::submit), but where there is no room in line it waits for it: whoever produces requests faster
     /// than they can start is slowed down by it.
     ///
-    /// Its own queue must have room, and so must the line as a whole. Who came first goes in first, as far as its queue
-    /// has room; who submits without waiting finds no room before all of them. It displaces nobody. The future resolves
-    /// to the [`Ticket`] as soon as the request stands in line; time before the line is no time in it, so that `max_wait`
-    /// and `not_before` begin then.
+    /// Its own queue must have room, and so must the line as a whole, unless it can start at once when it comes. Who came
+    /// first goes in first, as far as its queue has room; who submits without waiting finds no room before all of them,
+    /// unless its rule drops the oldest to make some. It displaces nobody itself. The future resolves to the [`Ticket`] as soon as the request stands in line; time before the
+    /// line is no time in it, so that `max_wait` and `not_before` begin then.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -303,7 +303,7 @@ impl<'a, C> Request<'a, C> {
     /// let balancer = Balancer::new("queue = 10\n[rules]\nsend = '1/1s'".parse::<Rules>()?);
     /// let begin = tokio::time::Instant::now();
     /// for number in 0..15 {
-    ///     let send = async move |_| Ok::<_, Failure<()>>(number);
+    ///     let send = move |_| async move { Ok::<_, Failure<()>>(number) };
     ///     balancer.request("send", 42).submit_wait(send).await?.detach();
     /// }
     /// // One started at once and ten stand in line: four had to start before that.
