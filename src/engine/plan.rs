@@ -34,6 +34,17 @@ pub struct Plan {
     pub queue: u32,
     /// How many retries everybody together may have. `None`: any number.
     pub retry_budget: Option<RetryBudget>,
+    /// When nothing more starts because too many attempts were invalid.
+    pub ban_guard: Option<BanGuard>,
+}
+
+/// Nothing starts while `level` attempts of the last `period` were invalid ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanGuard {
+    /// How many of them are too many; at least 1.
+    pub level: u32,
+    /// How long each of them counts.
+    pub period: Nanos,
 }
 
 impl Plan {

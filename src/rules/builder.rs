@@ -62,6 +62,7 @@ pub struct RulesBuilder {
     pub(super) queue: Option<At<u32>>,
     pub(super) default_rule: Option<At<String>>,
     pub(super) attempt_timeout: Option<At<Nanos>>,
+    pub(super) ban_guard: Option<At<Quota>>,
     pub(super) rules: Vec<(At<String>, Rule)>,
     pub(super) limits: Vec<(At<String>, NamedLimit)>,
     pub(super) lanes: Vec<(At<u32>, Lane)>,

@@ -60,6 +60,7 @@ pub(super) struct Model {
     pub(super) zones: Vec<Arc<str>>,
     /// `None`: requests.
     pub(super) fair_by: Option<Arc<str>>,
+    pub(super) ban_guard: Option<Quota>,
     /// How many may stand in line in all; [`u32::MAX`]: any number.
     pub(super) queue: u32,
     pub(super) default_rule: Option<Arc<str>>,

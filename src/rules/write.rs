@@ -33,6 +33,9 @@ impl Model {
         if let Some(unit) = &self.fair_by {
             top.text("fair_by", unit)?;
         }
+        if let Some(level) = &self.ban_guard {
+            top.raw("ban_guard", &quota(level)?)?;
+        }
         if self.queue != u32::MAX {
             top.raw("queue", &self.queue.to_string())?;
         }

@@ -57,6 +57,12 @@ impl Permit {
         self.place.settle(unit, actual)
     }
 
+    /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As
+    /// [`Failure::invalid`](crate::Failure::invalid).
+    pub const fn invalid(&mut self) {
+        self.place.set_invalid();
+    }
+
     /// The server asked to come again later: puts the same request back in line, in its old place, and waits for its
     /// next start. As [`Attempt::retry`](crate::Attempt::retry).
     ///

@@ -87,10 +87,10 @@ impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
 
     fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
         match output {
-            Err(Failure { cause: Cause::Unsaid(error), hold }) => {
+            Err(Failure { cause: Cause::Unsaid(error), hold, invalid }) => {
                 let verdict = self.0.verdict(&error);
                 let failure = Failure::judged(error, verdict);
-                Err(Failure { hold: hold.or(failure.hold), ..failure })
+                Err(Failure { hold: hold.or(failure.hold), invalid: invalid || failure.invalid, ..failure })
             }
             said => said,
         }
@@ -182,10 +182,10 @@ where
                     return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
                 }
                 let attempt = this.place.attempt();
-                match caught(|| (this.begin)(attempt)) {
+                match this.place.in_span(|| caught(|| (this.begin)(attempt))) {
                     Ok(future) => this.running.set(Some(future)),
                     Err(message) => {
-                        this.place.finish();
+                        this.place.finish("panicked");
                         return Poll::Ready(Err(Error::Panicked(message)));
                     }
                 }
@@ -194,7 +194,7 @@ where
             let end = if this.place.is_aborted() {
                 End::CutOff(Refused::Aborted)
             } else {
-                match this.place.polling(|| caught(|| future.poll(context))) {
+                match this.place.polling(|| this.place.in_span(|| caught(|| future.poll(context)))) {
                     Ok(Poll::Pending) => match this.place.watch(context) {
                         Watched::MayGoOn => return Poll::Pending,
                         Watched::Aborted => End::CutOff(Refused::Aborted),
@@ -205,7 +205,7 @@ where
                     Err(message) => End::Panicked(message),
                 }
             };
-            let dropped = caught(|| this.running.set(None));
+            let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
             let judged = match (end, dropped) {
                 (End::CutOff(reason), _) => {
                     this.place.cut_off();
@@ -224,15 +224,18 @@ where
                 Ok(Some(Err(failure))) => Some(failure),
                 Ok(None) => None,
                 Err(message) => {
-                    this.place.finish();
+                    this.place.finish("panicked");
                     return Poll::Ready(Err(Error::Panicked(message)));
                 }
             };
+            if failure.as_ref().is_some_and(|failure| failure.invalid) {
+                this.place.set_invalid();
+            }
             let (kind, hold, error) = match failure {
                 None => (FailureKind::TimedOut, None, None),
-                Some(Failure { cause, hold }) => match cause {
+                Some(Failure { cause, hold, .. }) => match cause {
                     Cause::Unsaid(error) | Cause::Permanent(error) => {
-                        this.place.finish();
+                        this.place.finish("failed");
                         return Poll::Ready(Err(Error::Failed(error)));
                     }
                     Cause::Transient(error) => (FailureKind::Transient, hold, Some(error)),

@@ -1,5 +1,6 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod guard;
 mod lanes;
 mod own;
 mod quotas;
@@ -103,6 +104,7 @@ impl Checker<'_> {
         let names: Vec<_> = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let keys = self.key_quotas(&names);
         let default_rule = self.default_rule(&names);
+        let ban_guard = self.ban_guard();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
         Model {
@@ -112,6 +114,7 @@ impl Checker<'_> {
             units,
             zones,
             fair_by,
+            ban_guard,
             queue,
             default_rule,
             attempt_timeout,

@@ -110,6 +110,7 @@ pub(super) fn plan(model: &Model) -> Plan {
         fair_by: model.fair_by.as_ref().and_then(|unit| model.charge(unit)).unwrap_or(Charge::Requests),
         queue: model.queue,
         retry_budget: model.retry_budget.map(|Share { part, of }| RetryBudget::new(part, of)),
+        ban_guard: model.guard(),
     }
 }
 

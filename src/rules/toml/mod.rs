@@ -27,6 +27,7 @@ const TOP: &[&str] = &[
     "count_from",
     "units",
     "fair_by",
+    "ban_guard",
     "queue",
     "default_rule",
     "attempt_timeout",
@@ -110,6 +111,7 @@ impl Reader<'_> {
                     let allowed = "a list of names such as `[\"tokens\"]`";
                     builder.units = self.names(value, path, allowed).unwrap_or_default();
                 }
+                "ban_guard" => builder.ban_guard = self.quota(value, path),
                 "queue" => builder.queue = self.number(value, path),
                 "default_rule" => {
                     builder.default_rule = self.text(value, path, "the name of a rule in quotes");

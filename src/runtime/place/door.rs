@@ -17,11 +17,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         loop {
             match self.stage {
                 Stage::Hopeless(_) | Stage::Outside => {
-                    let (known, granted) = self.knock(&[], |state, now, record, rule, entry| {
+                    let entered = self.knock(&[], |state, now, record, rule, entry| {
                         let id = state.machine.enqueue_patiently(now, record, rule, entry)?;
                         state.machine.dispatch(now);
                         Ok((Known { id, record }, state.machine.is_granted(id)))
-                    })?;
+                    });
+                    let (known, granted) = entered.map_err(|reason| self.turned_away(reason))?;
                     self.stage = Stage::Waiting(known);
                     if self.wishes.fail_fast && !granted {
                         return Poll::Ready(Err(self.not_now(known)));
@@ -60,10 +61,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         match look {
             Look::Outside | Look::InLine if !driven => Poll::Ready(Err(self.stranded(known))),
             Look::Outside => Poll::Pending,
-            Look::InLine => Poll::Ready(Ok(())),
+            Look::InLine => {
+                self.tell_waiting();
+                Poll::Ready(Ok(()))
+            }
             Look::Stuck => {
                 self.leave(known);
-                Poll::Ready(Err(Refused::WouldDeadlock))
+                Poll::Ready(Err(self.turned_away(Refused::WouldDeadlock)))
             }
             Look::Answered(Claim::Refused { why, waited }) => Poll::Ready(Err(self.refused(known, why, waited))),
             Look::Answered(Claim::Started { .. } | Claim::Waiting | Claim::Running | Claim::Unknown) => {
