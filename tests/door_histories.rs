@@ -70,15 +70,13 @@ impl History {
                 .collect(),
             budget: (random.below(2) == 0).then(|| (1, 2 + random.below(9))),
         };
-        let mut text = format!("queue = {}\n[rules]\n", numbers.in_all);
-        for (rule, (places, attempts, drops)) in numbers.rules.iter().enumerate() {
+        let rules = numbers.rules.iter().enumerate().map(|(rule, (places, attempts, drops))| {
             let overflow = if *drops { "drop-oldest" } else { "reject" };
-            text +=
-                &format!("r{rule} = {{ queue = {places}, key_concurrency = {attempts}, overflow = '{overflow}' }}\n");
-        }
-        if let Some((part, of)) = numbers.budget {
-            text += &format!("[retry]\nbudget = '{part}/{of}'\n");
-        }
+            format!("r{rule} = {{ queue = {places}, key_concurrency = {attempts}, overflow = '{overflow}' }}\n")
+        });
+        let rules: String = rules.collect();
+        let budget = numbers.budget.map(|(part, of)| format!("[retry]\nbudget = '{part}/{of}'\n")).unwrap_or_default();
+        let text = format!("queue = {}\n[rules]\n{rules}{budget}", numbers.in_all);
         let left = 10 * numbers.budget.map_or(0, |(_, of)| of);
         let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}\nin\n{text}"));
         Self {

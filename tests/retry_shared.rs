@@ -4,7 +4,6 @@
 mod field;
 
 use field::{Answer, End, Field, Script};
-use futures::future::join_all;
 use request_balancer::{Error, Failure, Refused, Retry, Rules, Scope};
 
 const RULES: &str = "[rules]\nr = {}\ns = {}\n[retry]\nbare_wait = '1s'\nattempts = 2\njitter = 0";
@@ -96,7 +95,7 @@ async fn beyond_the_budget_no_failure_is_followed_by_an_attempt() {
     field.all_ok([waits]).await;
     assert_eq!(field.starts("waits"), [0, 1_000, 2_000]);
     // Four starts since the last retry earned, and the one that follows: six more, and the seventh failure may retry.
-    field.all_ok(join_all((0..6).map(|_| async { field.go("r", "D", "ok") })).await).await;
+    field.all_ok(field.go_many("r", "D", "ok", 6)).await;
     let answer = field.play("r", "E", "again", Script::ends([End::Transient, End::Ok])).await.unwrap();
     assert_eq!(answer, Ok(2));
     let answer = field.play("r", "E", "never", Script::ends([End::Transient, End::Ok])).await.unwrap();
