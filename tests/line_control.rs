@@ -349,6 +349,26 @@ mod shell {
         assert_eq!(answer, Ok(Refused::WouldDeadlock));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_paused_and_resumed_beside_single_rules() {
+        let balancer = balancer("[rules]\na = '1/1s'\nb = {}");
+        let begin = Instant::now();
+        balancer.pause_all();
+        balancer.pause("b").unwrap();
+        let [a, b] = ["a", "b"].map(|rule| balancer.request(rule, 1).submit(ok).unwrap());
+        // Other rules end no pause.
+        balancer.replace_rules("[rules]\na = '1/1s'\nb = {}\nc = {}".parse().unwrap());
+        let c = balancer.request("c", 1).submit(ok).unwrap();
+        sleep(SECOND).await;
+        assert_eq!((balancer.snapshot().waiting, balancer.snapshot().in_flight), (3, 0));
+        balancer.resume_all();
+        assert_eq!((a.await, c.await, begin.elapsed()), (Ok(()), Ok(()), SECOND));
+        sleep(SECOND).await;
+        assert_eq!(balancer.snapshot().waiting, 1);
+        balancer.resume("b").unwrap();
+        assert_eq!((b.await, begin.elapsed()), (Ok(()), 2 * SECOND));
+    }
+
     #[test]
     fn without_a_runtime_it_cannot_wait() {
         let balancer = balancer("[rules]\nr = '1/1s'");

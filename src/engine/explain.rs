@@ -161,7 +161,7 @@ impl<W> Scheduler<W> {
     fn explain_place(&mut self, explained: &mut Explained, now: Instant, rule: RuleId, at: Place, costs: Costs<'_>) {
         explained.turns = self.turns_before(rule, at.queue);
         let hindrances = &mut explained.hindrances;
-        if self.rules[usize::from(rule.0)].paused {
+        if self.is_paused(usize::from(rule.0)) {
             hindrances.push(Hindrance::Paused);
         }
         if self.guard.closed_until() > now {

@@ -21,6 +21,7 @@ mod line;
 mod live;
 mod overdue;
 mod owed;
+mod pause;
 mod plan;
 mod queue;
 mod retry;

@@ -85,6 +85,8 @@ pub struct Scheduler<W> {
     pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
     pub(super) closed: bool,
+    /// Nothing starts, whatever the rule.
+    pub(super) paused: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
@@ -152,6 +154,7 @@ impl<W> Scheduler<W> {
             begin,
             now: begin,
             closed: false,
+            paused: false,
             plan,
         }
     }
@@ -425,18 +428,6 @@ impl<W> Scheduler<W> {
         self.keys[key.index].busy -= 1;
         self.note_idle(now, key.index);
         true
-    }
-
-    /// Starts nothing of the rule until [`resume`](Self::resume).
-    pub fn pause(&mut self, rule: RuleId) {
-        self.rules[usize::from(rule.0)].paused = true;
-    }
-
-    /// Ends a pause.
-    pub fn resume(&mut self, now: Instant, rule: RuleId) {
-        let now = self.tick(now);
-        self.rules[usize::from(rule.0)].paused = false;
-        self.dispatch(now);
     }
 
     /// Whether another attempt may follow a failed one, as far as the retries go that everybody has together; takes it

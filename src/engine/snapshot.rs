@@ -48,7 +48,7 @@ pub struct RuleSnapshot {
     pub in_flight: usize,
     /// End of its hold, if one is on.
     pub held_until: Option<Instant>,
-    /// Whether it is paused.
+    /// Whether it is paused, by itself or with everything else.
     pub paused: bool,
 }
 
@@ -76,7 +76,7 @@ impl<W> Scheduler<W> {
             waiting: rule.in_line,
             in_flight: rule.running,
             held_until: still(rule.hold, now),
-            paused: rule.paused,
+            paused: self.paused || rule.paused,
         });
         Snapshot {
             waiting: self.lanes.iter().map(|lane| lane.in_line).sum(),
@@ -110,7 +110,7 @@ impl<W> Scheduler<W> {
     pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
         let now = self.tick(now);
         let position = usize::from(rule.0);
-        if self.rules[position].paused {
+        if self.is_paused(position) {
             return NextStart::Never;
         }
         let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);

@@ -294,7 +294,7 @@ impl<W> Scheduler<W> {
         let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
-        if state.paused {
+        if self.paused || state.paused {
             return Gate::Closed(None);
         }
         let hold = self.hold.max(state.hold).max(self.guard.closed_until());

@@ -227,6 +227,32 @@ impl Balancer {
         self.named(rule).map(|rule| rule.resume())
     }
 
+    /// Starts nothing at all until [`resume_all`](Self::resume_all). What runs goes on, and requests may enter.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, NextStart, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'\nread = { paused = true }".parse::<Rules>()?);
+    /// balancer.pause_all();
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Never);
+    /// balancer.resume_all();
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Now);
+    /// // It was paused by itself.
+    /// assert_eq!(balancer.next_start("read", 42)?, NextStart::Never);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pause_all(&self) {
+        self.shared.with(|state, _| state.machine.pause_all());
+    }
+
+    /// Ends the pause of everything. Rules that are paused by themselves stay so.
+    pub fn resume_all(&self) {
+        self.shared.with(|state, now| state.machine.resume_all(now));
+    }
+
     /// When a new request could start at the earliest.
     ///
     /// A lower bound, from limits, holds and the requests ahead in the same queue; other keys are not considered.
