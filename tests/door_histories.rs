@@ -367,7 +367,7 @@ impl History {
 #[test]
 fn who_may_wait_where_and_for_how_long_is_as_the_slow_model_says() {
     let mut displaced = 0;
-    for seed in 0..300 {
+    for seed in 0..150 {
         let mut random = Rng::new(seed);
         let mut history = History::new(&mut random);
         for _ in 0..120 {
