@@ -311,10 +311,10 @@ pub enum Refused {
         /// The declared unit whose name looks most like it.
         nearest: Option<String>,
     },
-    /// Its queue is full.
-    #[error("its queue is full: {waiting} requests wait in it")]
+    /// Its queue is full, or the line as a whole.
+    #[error("there is no room in line, where {waiting} requests wait")]
     QueueFull {
-        /// How many wait there.
+        /// How many wait in its queue if that is full, else in the whole line.
         waiting: u32,
     },
     /// The keys would stand for each other in a circle.
@@ -345,8 +345,8 @@ pub enum Refused {
         /// When it could start at the earliest.
         next_start: NextStart,
     },
-    /// It stood in line for as long as it may.
-    #[error("it stood in line for {waited:?}, which is all it may: {next_start}")]
+    /// It stood in line for as long as it may; or it is an [eager](crate::Request::eager) request, and would.
+    #[error("it stood in line for {waited:?} and can't start within the time it may: {next_start}")]
     MaxWait {
         /// Time in line, over all attempts.
         waited: Duration,
@@ -367,6 +367,12 @@ pub enum Refused {
         /// The longest wait that the policy allows.
         ceiling: Duration,
     },
+    /// An attempt ran for as long as it may, and the request is not marked idempotent or has no further attempt.
+    #[error("its attempt ran for as long as it may")]
+    TimedOut,
+    /// Retries are a larger share of all starts than the rules allow.
+    #[error("retries are a larger share of all starts than the rules allow")]
+    RetryBudget,
     /// The attempt may have had its effect and the request is not marked idempotent.
     #[error("the attempt may have had its effect, and the request is not marked idempotent")]
     RetryNotAllowed,
@@ -414,6 +420,8 @@ impl Refused {
             Self::Waits => "waits",
             Self::WaitTooLong { .. } => "wait-too-long",
             Self::RetryNotAllowed => "retry-not-allowed",
+            Self::TimedOut => "timed-out",
+            Self::RetryBudget => "retry-budget",
             Self::WouldDeadlock => "would-deadlock",
             Self::Aborted => "aborted",
             Self::Closed => "closed",
@@ -435,7 +443,7 @@ pub enum NextStart {
     After(Duration),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Not before its rule is resumed.
+    /// Not before its rule, or everything, is resumed.
     Never,
 }
 

@@ -56,7 +56,7 @@ mod runtime;
 pub mod testing;
 mod verify;
 
-pub use engine::{Health, HoldCause, Nanos, RetryPolicy, Scope, WaitOrder};
+pub use engine::{Decision, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryPolicy, Scope, Spent, WaitOrder};
 #[cfg(feature = "tokio")]
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;

@@ -173,7 +173,7 @@ fn fr_093_a_payload_is_lent_to_each_attempt_and_never_copied() {
     assert!(info.bytes_max < 3 * MIB as u64 / 2, "{info:?}");
 }
 
-// Bounds are per queue: DESIGN has none over all queues, and no submission that waits for a place.
+// The bound over all queues, and the submission that waits for a place, are in field_cases_policy.
 #[test]
 fn fr_109_a_full_queue_refuses_at_once_and_keeps_nothing() {
     let (runtime, balancer) = (paused(), balancer("[rules]\nr = { key_concurrency = 1, queue = 1000 }"));

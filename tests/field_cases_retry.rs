@@ -198,7 +198,7 @@ async fn fr_100_restarts_are_spread_and_the_same_in_every_run() {
     assert!(tenths.iter().all(|count| (60..=140).contains(count)), "{tenths:?}");
 }
 
-// With the caller's own timeout inside the closure.
+// With the caller's own timeout inside the closure; with the rule's: field_cases_policy.
 #[tokio::test(start_paused = true)]
 async fn fr_113_time_in_line_is_not_time_of_the_attempt() {
     let field = Field::new("[rules]\nr = '1/100s'");

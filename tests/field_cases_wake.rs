@@ -30,8 +30,8 @@ async fn fr_003_six_tasks_of_one_key_go_one_a_second() {
     field.assert_quiet();
 }
 
-// Without the timeout of attempts: one that never returns is dropped by its caller. A million of them, on the machine
-// alone, are in field_cases_engine.
+// One that never returns is dropped by its caller; with a timeout of attempts: field_cases_policy. A million of them, on
+// the machine alone, are in field_cases_engine.
 #[tokio::test(start_paused = true)]
 async fn fr_005_whatever_becomes_of_an_attempt_its_slot_is_used_in_the_same_instant() {
     let field = Field::new(

@@ -149,6 +149,13 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("finer than timers", "overall = '1/500us'\nper_key = '1001/1s'\n[rules.a]\noverall = '1000/1s'"),
     (
+        "who may wait, for how long, and what may be tried again",
+        "queue = 0\ndefault_rule = 'chta'\nattempt_timeout = '0s'\n[rules.chat]\nattempt_timeout = '0ms'\nretry = { budget = 0.1 }\n\
+         [rules.page]\nattempt_timeout = true\n[retry]\nbudget = 0",
+    ),
+    ("more retries than starts", "queue = '9'\ndefault_rule = 5\nattempt_timeout = false\n[retry]\nbudget = 1.5"),
+    ("a default rule beside rules that cannot be read", "default_rule = 'chat'\nrules = 5"),
+    (
         "delays that are cut",
         "[retry]\nbackoff = '2m'\n[rules.a]\nretry = { max_delay = '3m' }\n[rules.b]\nretry = { max_delay = '5s' }\n[rules.c]",
     ),

@@ -19,13 +19,22 @@ margin = "50ms"
 count_from = "response"
 units = ["tokens", "images"]
 fair_by = "tokens"
-retry = "patient"
+queue = 50_000
+default_rule = "list"
+attempt_timeout = "30s"
+
+[retry]
+attempts = 4
+backoff = "3s"
+max_delay = "60s"
+budget = 0.1
 
 [rules]
 "a b" = "20/60s"
 list = ["20/60s", "1/1s"]
 kinds = ["20/60s smooth", "5/5m burst 20", "90000/min tokens", { count = 9, per = "1s", kind = "smooth", margin = "0s", unit = "images" }]
 nothing = {}
+slow = { attempt_timeout = false, retry = "patient" }
 
 [rules.all]
 per_key = { limit = "10/60s", concurrency = 1 }
@@ -38,6 +47,7 @@ ordered = true
 queue = 10_000
 overflow = "drop-oldest"
 max_wait = "10m"
+attempt_timeout = "2m"
 paused = true
 retry = { attempts = 5, jitter = 0, ceiling = false, hold = "rule", order = "policy", waits = 3, min_wait = "2s" }
 
@@ -100,7 +110,11 @@ fn every_field_is_read_and_written() {
     assert_eq!(rules.per_key(), [Quota::per_second(1)]);
     assert_eq!((rules.concurrency(), rules.key_concurrency()), (Some(8), Some(2)));
     assert_eq!((rules.margin(), rules.count_from()), (Duration::from_millis(50), CountFrom::Response));
-    assert_eq!((rules.retry().attempts, rules.retry().waits), (4, 20));
+    assert_eq!((rules.retry().attempts, rules.retry().waits, rules.retry_budget()), (4, 20, Some(0.1)));
+    assert_eq!((rules.queue(), rules.default_rule()), (Some(50_000), Some("list")));
+    let timeouts = ["all", "nothing", "slow"].map(|name| rules.rule(name).expect("a rule").attempt_timeout());
+    assert_eq!(timeouts, [Some(Duration::from_secs(120)), Some(Duration::from_secs(30)), None]);
+    assert_eq!(rules.attempt_timeout(), Some(Duration::from_secs(30)));
     let rule = rules.rule("all").expect("a rule");
     assert_eq!(
         (rule.per_key(), rule.overall()),
@@ -351,12 +365,18 @@ fn retry() -> impl Strategy<Value = Retry> {
     )
 }
 
+fn time_to_run() -> impl Strategy<Value = Duration> {
+    span().prop_map(|span| span.max(Duration::from_nanos(1)))
+}
+
 fn rule(limits: Vec<String>) -> impl Strategy<Value = Rule> {
     let outer: Vec<String> = limits.into_iter().chain(["overall".to_owned(), "per_key".to_owned()]).collect();
     let under = of(prop::sample::subsequence(outer.clone(), 0..=outer.len()).prop_shuffle());
     let caps = (quotas(), quotas(), of(1_u32..), of(1_u32..));
-    (caps, 0_u32..4, 1_u32.., under, any::<(bool, bool, bool)>(), of(1_u32..), of(span()), retry()).prop_map(
-        |((overall, per_key, concurrency, key_concurrency), priority, weight, under, flags, queue, max_wait, retry)| {
+    let spans = (of(span()), of(of(time_to_run())));
+    (caps, 0_u32..4, 1_u32.., under, any::<(bool, bool, bool)>(), of(1_u32..), spans, retry()).prop_map(
+        |((overall, per_key, concurrency, key_concurrency), priority, weight, under, flags, queue, spans, retry)| {
+            let (max_wait, attempt_timeout) = spans;
             let (ordered, paused, drop_oldest) = flags;
             let overflow = if drop_oldest { Overflow::DropOldest } else { Overflow::Reject };
             let mut rule = Rule::new().priority(priority).weight(weight).paused(paused).overflow(overflow).retry(retry);
@@ -366,6 +386,7 @@ fn rule(limits: Vec<String>) -> impl Strategy<Value = Rule> {
             rule = key_concurrency.into_iter().fold(rule, Rule::key_concurrency);
             rule = queue.into_iter().fold(rule, Rule::queue);
             rule = max_wait.into_iter().fold(rule, Rule::max_wait);
+            rule = attempt_timeout.into_iter().fold(rule, Rule::attempt_timeout);
             rule = under.into_iter().fold(rule, Rule::under);
             rule.ordered(ordered && key_concurrency.is_none())
         },
@@ -400,7 +421,9 @@ fn builder() -> impl Strategy<Value = RulesBuilder> {
         let top = (quotas(), quotas(), of(1_u32..), of(1_u32..), of(span()), count_from, retry());
         let own = vec((".{0,6}", any::<prop::sample::Index>(), quota()), 0..4);
         let fair_by = of(prop::sample::select(UNITS.to_vec()));
-        (top, rules, limits, lanes, own, fair_by).prop_map(|(top, (names, rules), limits, lanes, own, fair_by)| {
+        let line = (of(1_u32..), of(any::<prop::sample::Index>()), of(time_to_run()), of((1_u32..9, 9_u32..)));
+        let more = (fair_by, line);
+        (top, rules, limits, lanes, own, more).prop_map(|(top, (names, rules), limits, lanes, own, (fair_by, line))| {
             let (overall, per_key, concurrency, key_concurrency, margin, count_from, retry) = top;
             let mut builder = Rules::builder().retry(retry).units(UNITS);
             builder = fair_by.into_iter().fold(builder, RulesBuilder::fair_by);
@@ -409,6 +432,12 @@ fn builder() -> impl Strategy<Value = RulesBuilder> {
                 let rule = if names.is_empty() { "default" } else { rule.get(&names) };
                 builder = builder.key(format!("{key}{number}"), rule, quota);
             }
+            let (queue, default_rule, attempt_timeout, budget) = line;
+            builder = queue.into_iter().fold(builder, RulesBuilder::queue);
+            builder = attempt_timeout.into_iter().fold(builder, RulesBuilder::attempt_timeout);
+            builder = budget.into_iter().fold(builder, |builder, (part, of)| builder.retry_budget(part, of));
+            let default_rule = default_rule.map(|rule| if names.is_empty() { "default" } else { rule.get(&names) });
+            builder = default_rule.into_iter().fold(builder, RulesBuilder::default_rule);
             builder = overall.into_iter().fold(builder, RulesBuilder::overall);
             builder = per_key.into_iter().fold(builder, RulesBuilder::per_key);
             builder = concurrency.into_iter().fold(builder, RulesBuilder::concurrency);

@@ -1,10 +1,11 @@
 //! Keys that nobody needs any more.
 //!
-//! A key's record goes when it has no work, its windows are empty and its hold is over. The sweep looks at each idle
+//! A key's record goes when it has no work, its windows are empty and its hold is over, if a row of "slow down" led to
+//! it as long ago again. The sweep looks at each idle
 //! key once after that, on a coarse grid so that many keys make one wake-up; the path of a request only reads a flag.
 
 use super::answer::{Evicted, KeyId};
-use super::queue::{KeyRecord, Queue};
+use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -22,7 +23,7 @@ impl<W> Scheduler<W> {
         if key.busy > 0 || key.swept {
             return;
         }
-        let at = on_grid(self.free_at(key).max(now));
+        let at = on_grid(self.free_at(index).max(now));
         self.keys[index].swept = true;
         self.sweeps.push(at, KeyId { index, generation: self.keys.generation(index) });
     }
@@ -47,7 +48,7 @@ impl<W> Scheduler<W> {
             if key.busy > 0 {
                 continue;
             }
-            if self.free_at(&self.keys[id.index]) > now {
+            if self.free_at(id.index) > now {
                 self.note_idle(now, id.index);
             } else {
                 self.evict(id);
@@ -57,7 +58,9 @@ impl<W> Scheduler<W> {
     }
 
     /// When nothing is left of an idle key.
-    fn free_at(&self, key: &KeyRecord) -> Instant {
+    fn free_at(&self, index: u32) -> Instant {
+        let key = &self.keys[index];
+        let rows = self.rows_last(KeyId { index, generation: self.keys.generation(index) });
         let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits, &self.days).unwrap_or(Instant::NEVER));
         let first = key.queues;
         let mut queue = first;
@@ -68,11 +71,12 @@ impl<W> Scheduler<W> {
             latest = latest.max(record.hold).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
-        latest
+        latest.max(rows)
     }
 
     fn evict(&mut self, id: KeyId) {
         let record = self.keys.remove(id.index);
+        self.streaks.forget(id);
         let first = record.queues;
         let mut queue = first;
         while queue != NIL {

@@ -31,6 +31,8 @@ pub struct Explained {
 pub enum Standing {
     /// It is not in the machine.
     New,
+    /// Before the line, which has no room for it.
+    Outside,
     /// In its queue.
     Waiting,
     /// It was granted and has yet to claim.
@@ -126,6 +128,7 @@ impl<W> Scheduler<W> {
         let request = self.requests.get(id.index, id.generation)?;
         let (queue, mut hindrances) = (request.queue, Vec::new());
         let standing = match request.stage {
+            Stage::Outside => Standing::Outside,
             Stage::Queued { not_before } => {
                 if not_before > now {
                     hindrances.push(Hindrance::NotBefore(not_before));
@@ -135,18 +138,19 @@ impl<W> Scheduler<W> {
             Stage::Granted { .. } => Standing::Granted,
             Stage::Asleep => Standing::Asleep,
             Stage::Out { until } => Standing::Out(until),
-            Stage::Running | Stage::Aborted => Standing::Running,
+            Stage::Running | Stage::Overdue | Stage::Aborted => Standing::Running,
             Stage::Refused { .. } => Standing::Refused,
         };
         let ahead = match standing {
             Standing::Waiting | Standing::Granted => self.before(queue, id.index),
+            Standing::Outside => self.queues[queue].in_line as usize,
             Standing::New | Standing::Asleep | Standing::Out(_) | Standing::Running | Standing::Refused => 0,
         };
         let mut explained = Explained { standing, ahead, turns: 0, hindrances, limits: Vec::new() };
         match standing {
             // A grant has its room already.
             Standing::Granted | Standing::Running | Standing::Refused => return Some(explained),
-            Standing::New | Standing::Waiting | Standing::Asleep | Standing::Out(_) => {}
+            Standing::New | Standing::Outside | Standing::Waiting | Standing::Asleep | Standing::Out(_) => {}
         }
         let costs = OwnCosts::new(request.costs.get());
         let (rule, key) = (RuleId(self.queues[queue].rule), self.queues[queue].key);
@@ -157,7 +161,7 @@ impl<W> Scheduler<W> {
     fn explain_place(&mut self, explained: &mut Explained, now: Instant, rule: RuleId, at: Place, costs: Costs<'_>) {
         explained.turns = self.turns_before(rule, at.queue);
         let hindrances = &mut explained.hindrances;
-        if self.rules[usize::from(rule.0)].paused {
+        if self.is_paused(usize::from(rule.0)) {
             hindrances.push(Hindrance::Paused);
         }
         if self.guard.closed_until() > now {

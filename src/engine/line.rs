@@ -54,11 +54,8 @@ impl<W> Scheduler<W> {
 
     /// Puts a new request last in its queue.
     pub(super) fn join(&mut self, now: Instant, queue: u32, entry: Entry<'_>) -> Result<RequestId, Turned> {
-        let plan = &self.plan.rules[usize::from(self.queues[queue].rule)];
-        let (bound, overflow) = (plan.queue, plan.overflow);
-        let waiting = self.queues[queue].in_line;
-        if waiting >= bound {
-            let oldest = match overflow {
+        if let Some(waiting) = self.crowd(now, queue, entry) {
+            let oldest = match self.plan.rules[usize::from(self.queues[queue].rule)].overflow {
                 Overflow::Reject => None,
                 Overflow::DropOldest => self.oldest_never_started(queue),
             };
@@ -82,18 +79,25 @@ impl<W> Scheduler<W> {
         });
         let id = RequestId { index, generation };
         self.keys[self.queues[queue].key].busy += 1;
-        self.count_in(queue, index);
+        self.take_place(now, id, entry.not_before, deadline);
+        Ok(id)
+    }
+
+    /// Puts a new request, which stands nowhere yet, last in its queue.
+    pub(super) fn take_place(&mut self, now: Instant, id: RequestId, not_before: Option<Instant>, deadline: Instant) {
+        let queue = self.requests[id.index].queue;
+        self.requests[id.index].deadline = deadline;
+        self.count_in(queue, id.index);
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
         }
-        match entry.not_before {
+        match not_before {
             Some(until) if until > now && !self.plan.rules[usize::from(self.queues[queue].rule)].ordered => {
                 self.step_out(id, until);
             }
-            Some(until) => self.requeue(index, until),
-            None => self.requeue(index, Instant::ZERO),
+            Some(until) => self.requeue(id.index, until),
+            None => self.requeue(id.index, Instant::ZERO),
         }
-        Ok(id)
     }
 
     /// A request whose attempt ended stands in line again, outside its queue.
@@ -155,9 +159,16 @@ impl<W> Scheduler<W> {
                 timers.note_stale(|at, due| is_live(requests, queues, at, due));
             }
             Stage::Asleep => {}
-            Stage::Running | Stage::Aborted | Stage::Refused { .. } => unreachable!("{stage:?} is not in line"),
+            Stage::Outside | Stage::Running | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
+                unreachable!("{stage:?} is not in line")
+            }
         }
         self.count_out(queue);
+        self.drop_deadline(index);
+    }
+
+    /// Forgets until when a request may do what it does.
+    fn drop_deadline(&mut self, index: u32) {
         if self.requests[index].deadline != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[index].deadline = Instant::NEVER;
@@ -165,9 +176,13 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Refuses a request that stands in line and wakes its owner, who takes the answer with `claim`.
+    /// Refuses a request that stands in line or before it and wakes its owner, who takes the answer with `claim`.
     pub(super) fn refuse(&mut self, now: Instant, index: u32, why: Why) {
-        self.leave_line(now, index);
+        if self.requests[index].stage == Stage::Outside {
+            self.leave_door(self.requests[index].queue, self.requests[index].number);
+        } else {
+            self.leave_line(now, index);
+        }
         let request = &mut self.requests[index];
         request.stage = Stage::Refused { why };
         request.deadline = now;
@@ -217,11 +232,7 @@ impl<W> Scheduler<W> {
         request.started = true;
         request.since = now;
         self.last_start = now;
-        if request.deadline != Instant::NEVER {
-            let Self { deadlines, requests, .. } = self;
-            requests[id.index].deadline = Instant::NEVER;
-            deadlines.note_stale(|at, id| has_deadline(requests, at, id));
-        }
+        self.drop_deadline(id.index);
         self.redecide_blocked(queue);
         self.after_event(now);
         Claim::Started { waited: now.since(since) }
@@ -240,6 +251,7 @@ impl<W> Scheduler<W> {
     /// An attempt ended, however.
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
+        self.drop_deadline(index);
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
@@ -425,7 +437,7 @@ impl<W> Scheduler<W> {
         }
     }
 
-    fn next_number(&mut self, queue: u32) -> u64 {
+    pub(super) fn next_number(&mut self, queue: u32) -> u64 {
         let number = self.queues[queue].next_number;
         self.queues[queue].next_number += 1;
         number
@@ -444,9 +456,14 @@ impl<W> Scheduler<W> {
         self.queues[queue].in_line -= 1;
         self.rules[rule].in_line -= 1;
         self.lanes[self.plan.rules[rule].lane].left();
+        self.door.note_freed(queue);
     }
 
+    /// An attempt of the queue starts.
     fn count_running(&mut self, queue: u32) {
+        if let Some(retries) = &mut self.retries {
+            retries.start();
+        }
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running += 1;
         self.rules[rule].running += 1;

@@ -75,6 +75,11 @@ impl<W> Scheduler<W> {
         self.owe_all();
         self.change_guard(now);
         self.refuse_unfit(now);
+        self.review_door(now);
+        self.retries = match (self.plan.retry_budget, self.retries) {
+            (Some(fresh), Some(known)) => Some(fresh.succeeding(known)),
+            (fresh, _) => fresh,
+        };
         self.dispatch(now);
     }
 
@@ -99,6 +104,7 @@ impl<W> Scheduler<W> {
             queue = if next == first { NIL } else { next };
         }
         let old = self.keys.remove(from.index);
+        self.streaks.merge(from, into);
         let record = &mut self.keys[into.index];
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.busy += old.busy;
@@ -184,7 +190,7 @@ impl<W> Scheduler<W> {
             let lane = &mut lanes[plan.rules[usize::from(queues[request.queue].rule)].lane];
             if request.stage.in_line() {
                 lane.joined(request.costs.get().of_turn(plan.fair_by));
-            } else if matches!(request.stage, Stage::Running | Stage::Aborted) {
+            } else if matches!(request.stage, Stage::Running | Stage::Overdue | Stage::Aborted) {
                 lane.running += 1;
             }
         }
@@ -217,12 +223,13 @@ impl<W> Scheduler<W> {
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
             let request = &mut self.requests[index];
-            if request.queue == other {
+            if request.queue == other && request.stage != Stage::Outside {
                 request.number += shift;
             } else if request.queue == id {
                 request.queue = other;
             }
         }
+        self.move_door(id, other);
         let Self { requests, queues, .. } = self;
         let queue = &mut queues[other];
         queue.next_number += shift;

@@ -9,6 +9,7 @@
 
 mod answer;
 mod cost;
+mod door;
 mod evict;
 mod explain;
 mod guard;
@@ -18,14 +19,18 @@ mod lane;
 mod limit;
 mod line;
 mod live;
+mod overdue;
 mod owed;
+mod pause;
 mod plan;
 mod queue;
 mod retry;
+mod retry_budget;
 mod scheduler;
 mod slab;
 mod snapshot;
 mod state;
+mod streak;
 mod time;
 mod timers;
 mod turn;
@@ -42,6 +47,7 @@ pub use plan::{
     RulePlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
+pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::retry::RetryPolicy;
+use super::retry_budget::RetryBudget;
 use super::time::Nanos;
 use super::zone::Zone;
 
@@ -29,6 +30,10 @@ pub struct Plan {
     pub max_hold: Nanos,
     /// What turns are measured in: queues of a lane get the same number of requests, or of a unit.
     pub fair_by: Charge,
+    /// How many may stand in line in all.
+    pub queue: u32,
+    /// How many retries everybody together may have. `None`: any number.
+    pub retry_budget: Option<RetryBudget>,
     /// When nothing more starts because too many attempts were invalid.
     pub ban_guard: Option<BanGuard>,
 }
@@ -83,6 +88,8 @@ pub struct RulePlan {
     pub overflow: Overflow,
     /// The longest time in line, over all attempts of a request.
     pub max_wait: Option<Nanos>,
+    /// The longest that one attempt may run.
+    pub attempt_timeout: Option<Nanos>,
     /// Starts nothing until it is resumed.
     pub paused: bool,
     /// Gone from the rules: only keeps its place in the list.
@@ -226,7 +233,7 @@ pub struct PaceRef {
     pub charge: Charge,
 }
 
-/// What happens to a request that finds its queue full.
+/// What happens to a request that finds its queue, or the line as a whole, full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overflow {
     /// It is refused.

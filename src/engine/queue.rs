@@ -21,7 +21,8 @@ pub(super) struct Request<W> {
     pub(super) number: u64,
     /// When it entered the line or was put back; while it runs, when its attempt began.
     pub(super) since: Instant,
-    /// When it is refused if it still stands in line; once it is refused, when that was.
+    /// When it is refused if it still stands in line; while it runs, when its attempt is overdue; once it is refused,
+    /// when that was.
     pub(super) deadline: Instant,
     pub(super) stage: Stage,
     /// Whether an attempt ever started.
@@ -32,6 +33,8 @@ pub(super) struct Request<W> {
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Before the line, which has no room for it.
+    Outside,
     /// In its queue, not to start before an instant. While it is first, its queue waits for that instant.
     Queued { not_before: Instant },
     /// It may claim. The lease ends at an instant, and runs only for the first grant of a queue.
@@ -42,6 +45,8 @@ pub(super) enum Stage {
     Out { until: Instant },
     /// Its attempt runs.
     Running,
+    /// Its attempt has run for as long as it may, and is to be given up.
+    Overdue,
     /// Its attempt runs and is to be given up.
     Aborted,
     /// Refused, and its owner does not know yet.
@@ -53,7 +58,21 @@ impl Stage {
     pub(super) const fn in_line(self) -> bool {
         match self {
             Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
-            Self::Running | Self::Aborted | Self::Refused { .. } => false,
+            Self::Outside | Self::Running | Self::Overdue | Self::Aborted | Self::Refused { .. } => false,
+        }
+    }
+
+    /// Whether its attempt runs and nothing but its own end ends it.
+    pub(super) const fn may_go_on(self) -> bool {
+        match self {
+            Self::Running | Self::Overdue => true,
+            Self::Outside
+            | Self::Queued { .. }
+            | Self::Granted { .. }
+            | Self::Asleep
+            | Self::Out { .. }
+            | Self::Aborted
+            | Self::Refused { .. } => false,
         }
     }
 
@@ -61,8 +80,8 @@ impl Stage {
     pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
         match self {
             Self::Granted { .. } => true,
-            Self::Running | Self::Aborted => counts_from_end,
-            Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
+            Self::Running | Self::Overdue | Self::Aborted => counts_from_end,
+            Self::Outside | Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
         }
     }
 }

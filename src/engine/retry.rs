@@ -15,7 +15,8 @@ pub struct RetryPolicy {
     pub jitter: f64,
     /// Shortest wait of a retry, whatever the server said. Backoff is not a wait of this kind.
     pub min_wait: Nanos,
-    /// Wait where the server says "slow down" without a number; doubles with each further one, to at most `max_delay`.
+    /// Wait where the server says "slow down" without a number; doubles with each further one in a row, to at most
+    /// `max_delay`.
     pub bare_wait: Nanos,
     /// How many server-directed waits one request may have.
     pub waits: u32,
@@ -63,6 +64,8 @@ pub enum FailureKind {
     Transient,
     /// It may have had its effect.
     Ambiguous,
+    /// It ran for as long as it may: ambiguous, too.
+    TimedOut,
     /// The server asked to come again later.
     Retry {
         /// How long to wait, if it said so.
@@ -79,7 +82,8 @@ pub struct Spent {
     pub waits: u32,
     /// Their sum.
     pub total_wait: Nanos,
-    /// How many of the failures were a "slow down" without a number.
+    /// How many times in a row the server said "slow down" without a number: to this request, or to all of the scope
+    /// that it was told to hold, if its owner [counts them](super::Scheduler::slow_down) there.
     pub bare: u32,
 }
 
@@ -118,10 +122,26 @@ pub enum GiveUp {
     },
     /// The attempt may have had its effect and must not be repeated.
     NotAllowed,
+    /// The attempt ran for as long as it may, and must not be repeated or was the last.
+    TimedOut,
+    /// All retries that everybody together has are spent. [`RetryPolicy::decide`] never says so: it knows one request.
+    RetryBudget,
 }
 
 impl RetryPolicy {
     /// The delay after failure number `attempt`, from 1. The same seed draws the same jitter.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::Retry;
+    ///
+    /// let policy = Retry::new().backoff(Duration::from_secs(10)).max_delay(Duration::from_secs(60)).jitter(0.0).policy();
+    /// let delays = [1, 2, 3, 4, 5].map(|attempt| Duration::from(policy.delay(attempt, 0)).as_secs());
+    /// assert_eq!(delays, [10, 20, 40, 60, 60]);
+    /// // Of each delay a random part may be cut, here up to half of it.
+    /// let policy = Retry::new().backoff(Duration::from_secs(10)).jitter(0.5).policy();
+    /// assert!((0..100).all(|seed| (5..=10).contains(&Duration::from(policy.delay(1, seed)).as_secs())));
+    /// ```
     #[must_use]
     pub fn delay(&self, attempt: u32, seed: u64) -> Nanos {
         let full = doubled(self.backoff, attempt.saturating_sub(1)).min(self.max_delay);
@@ -133,20 +153,43 @@ impl RetryPolicy {
 
     /// What follows a failure, entered into `spent`.
     ///
-    /// Failures and server-directed waits are two budgets: neither touches the other.
+    /// Failures and server-directed waits are two budgets: neither touches the other. Pure, so that a policy can be tried
+    /// without a server, a clock or a balancer.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use request_balancer::{Decision, FailureKind, GiveUp, Nanos, Retry, Spent};
+    ///
+    /// let policy = Retry::new().attempts(2).jitter(0.0).ceiling(Duration::from_secs(60)).policy();
+    /// let mut spent = Spent::default();
+    /// let wait = Nanos::from_secs(30);
+    /// // A wait that the server asks for is no failure.
+    /// let asked = FailureKind::Retry { after: Some(wait) };
+    /// assert_eq!(policy.decide(&mut spent, asked, false, 0), Decision::Retry { wait });
+    /// let second = Nanos::from_secs(1);
+    /// assert_eq!(policy.decide(&mut spent, FailureKind::Transient, false, 0), Decision::BackOff(second));
+    /// let over = Decision::GiveUp { reason: GiveUp::Attempts, hold: None };
+    /// assert_eq!(policy.decide(&mut spent, FailureKind::Transient, false, 0), over);
+    /// assert_eq!(spent, Spent { failures: 2, waits: 1, total_wait: wait, bare: 0 });
+    /// // What may have had its effect is not done twice, unless that does no harm.
+    /// let over = Decision::GiveUp { reason: GiveUp::NotAllowed, hold: None };
+    /// assert_eq!(policy.decide(&mut Spent::default(), FailureKind::Ambiguous, false, 0), over);
+    /// assert_eq!(policy.decide(&mut Spent::default(), FailureKind::Ambiguous, true, 0), Decision::BackOff(second));
+    /// ```
     pub fn decide(&self, spent: &mut Spent, failure: FailureKind, idempotent: bool, seed: u64) -> Decision {
+        let fail = |spent: &mut Spent, allowed: Result<(), GiveUp>, last: GiveUp| {
+            spent.failures = spent.failures.saturating_add(1);
+            match allowed {
+                Err(reason) => Decision::GiveUp { reason, hold: None },
+                Ok(()) if spent.failures >= self.attempts => Decision::GiveUp { reason: last, hold: None },
+                Ok(()) => Decision::BackOff(self.delay(spent.failures, seed)),
+            }
+        };
+        let unless_harmful = |reason| if idempotent { Ok(()) } else { Err(reason) };
         match failure {
-            FailureKind::Ambiguous if !idempotent => {
-                spent.failures = spent.failures.saturating_add(1);
-                Decision::GiveUp { reason: GiveUp::NotAllowed, hold: None }
-            }
-            FailureKind::Transient | FailureKind::Ambiguous => {
-                spent.failures = spent.failures.saturating_add(1);
-                if spent.failures >= self.attempts {
-                    return Decision::GiveUp { reason: GiveUp::Attempts, hold: None };
-                }
-                Decision::BackOff(self.delay(spent.failures, seed))
-            }
+            FailureKind::Transient => fail(spent, Ok(()), GiveUp::Attempts),
+            FailureKind::Ambiguous => fail(spent, unless_harmful(GiveUp::NotAllowed), GiveUp::Attempts),
+            FailureKind::TimedOut => fail(spent, unless_harmful(GiveUp::TimedOut), GiveUp::TimedOut),
             FailureKind::Retry { after: None } => {
                 let wait =
                     doubled(self.bare_wait, spent.bare).min(self.max_delay.max(self.bare_wait)).max(self.min_wait);

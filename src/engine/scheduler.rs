@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
 use super::cost::Costs;
+use super::door::Door;
 use super::guard::{Guard, Notice};
 use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{KeyRecord, Queue, Request, Stage};
+use super::retry_budget::RetryBudget;
 use super::slab::Slab;
+use super::streak::Streaks;
 use super::time::Instant;
 use super::timers::Timers;
 
@@ -64,6 +67,7 @@ pub struct Scheduler<W> {
     pub(super) last_start: Instant,
     /// Parked queues, and requests that stepped out.
     pub(super) timers: Timers<Due>,
+    /// When requests have stood in line, or attempts have run, for as long as they may.
     pub(super) deadlines: Timers<RequestId>,
     pub(super) sweeps: Timers<KeyId>,
     /// Grants by the end of their lease; all leases are of one length.
@@ -76,8 +80,13 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
+    pub(super) door: Door,
+    pub(super) streaks: Streaks,
+    pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
     pub(super) closed: bool,
+    /// Nothing starts, whatever the rule.
+    pub(super) paused: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
@@ -138,10 +147,14 @@ impl<W> Scheduler<W> {
             reserved: Vec::new(),
             wakes: Vec::new(),
             evicted: Vec::new(),
+            door: Door::default(),
+            streaks: Streaks::default(),
+            retries: plan.retry_budget,
             notices: Vec::new(),
             begin,
             now: begin,
             closed: false,
+            paused: false,
             plan,
         }
     }
@@ -187,8 +200,8 @@ impl<W> Scheduler<W> {
     pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<Enter, Turned> {
         let now = self.tick(now);
         let queue = self.admit(key, rule, entry)?;
-        let costs = Costs::new(entry.cost, entry.units);
-        if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, costs) {
+        if self.needs_no_wait(now, queue, entry) {
+            let costs = Costs::new(entry.cost, entry.units);
             let id = self.start(now, queue, costs);
             self.sweep_some(now);
             return Ok(Enter::Started(id));
@@ -211,7 +224,8 @@ impl<W> Scheduler<W> {
         self.join(now, queue, entry)
     }
 
-    /// Sets whom to wake when something becomes of the request: a grant, its turn to claim, a refusal, an abort.
+    /// Sets whom to wake when something becomes of the request: a grant, its turn to claim, a refusal, an abort, the end
+    /// of the time that its attempt may run.
     ///
     /// Each waker is used once. The one that was set before comes back; for an unknown request, this one.
     pub fn set_waker(&mut self, id: RequestId, waker: W) -> Option<W> {
@@ -243,9 +257,14 @@ impl<W> Scheduler<W> {
         })
     }
 
-    /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
+    /// Wakes the owners of all requests in line, before it, or whose attempts may only run for so long: all that wait
+    /// for the machine. They look after themselves. Changes nothing else.
     pub fn wake_waiting(&mut self) {
-        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let waits = |request: &Request<W>| {
+            let has_term = request.stage == Stage::Running && request.deadline != Instant::NEVER;
+            request.stage.in_line() || request.stage == Stage::Outside || has_term
+        };
+        let waiting: Vec<u32> = self.requests.indices().filter(|&index| waits(&self.requests[index])).collect();
         for index in waiting {
             self.wakes.extend(self.requests[index].waker.take());
         }
@@ -258,8 +277,8 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
         match request.stage {
-            Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
-            Stage::Running | Stage::Aborted => Claim::Running,
+            Stage::Outside | Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
+            Stage::Running | Stage::Overdue | Stage::Aborted => Claim::Running,
             Stage::Refused { why } => {
                 let waited = request.deadline.since(request.since);
                 self.retire(now, id.index);
@@ -338,7 +357,8 @@ impl<W> Scheduler<W> {
             return;
         }
         match self.requests[id.index].stage {
-            Stage::Running | Stage::Aborted => self.end_attempt(now, id.index),
+            Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
+            Stage::Outside => self.leave_door(self.requests[id.index].queue, self.requests[id.index].number),
             Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
             }
@@ -356,7 +376,7 @@ impl<W> Scheduler<W> {
     /// never room for `actual`.
     pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
         let now = self.tick(now);
-        if self.requests.get(id.index, id.generation).is_none_or(|request| request.stage != Stage::Running) {
+        if self.requests.get(id.index, id.generation).is_none_or(|request| !request.stage.may_go_on()) {
             return;
         }
         let request = &mut self.requests[id.index];
@@ -410,27 +430,22 @@ impl<W> Scheduler<W> {
         true
     }
 
-    /// Starts nothing of the rule until [`resume`](Self::resume).
-    pub fn pause(&mut self, rule: RuleId) {
-        self.rules[usize::from(rule.0)].paused = true;
-    }
-
-    /// Ends a pause.
-    pub fn resume(&mut self, now: Instant, rule: RuleId) {
-        let now = self.tick(now);
-        self.rules[usize::from(rule.0)].paused = false;
-        self.dispatch(now);
+    /// Whether another attempt may follow a failed one, as far as the retries go that everybody has together; takes it
+    /// out of that budget.
+    pub fn take_retry(&mut self) -> bool {
+        self.retries.as_mut().is_none_or(RetryBudget::take)
     }
 
     /// Refuses what waits and whatever comes. What runs may finish. Returns how many were refused.
     pub fn close(&mut self, now: Instant) -> usize {
         let now = self.tick(now);
         self.closed = true;
+        let outside = self.close_door(now);
         let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
         for &index in &waiting {
             self.refuse(now, index, Why::Closed);
         }
-        waiting.len()
+        outside + waiting.len()
     }
 
     /// Tells what runs to give up: marks it as [`Why::Aborted`] and wakes it. Returns how many.
@@ -438,7 +453,7 @@ impl<W> Scheduler<W> {
     /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
     pub fn abort(&mut self) -> usize {
         let running: Vec<u32> =
-            self.requests.indices().filter(|&index| self.requests[index].stage == Stage::Running).collect();
+            self.requests.indices().filter(|&index| self.requests[index].stage.may_go_on()).collect();
         for &index in &running {
             let request = &mut self.requests[index];
             request.stage = Stage::Aborted;
@@ -491,7 +506,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Finds the request's queue, or says why it may not come in.
-    fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<u32, Turned> {
+    pub(super) fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<u32, Turned> {
         if self.closed {
             return Err(Turned::Closed);
         }
@@ -507,6 +522,11 @@ impl<W> Scheduler<W> {
             self.must_fit(queue, costs).map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
+    }
+
+    /// Whether a new request may start at once.
+    pub(super) fn needs_no_wait(&mut self, now: Instant, queue: u32, entry: Entry<'_>) -> bool {
+        entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, Costs::new(entry.cost, entry.units))
     }
 
     /// What a request costs and what there is room for, if one of its limits never has room for it.
@@ -528,8 +548,10 @@ impl<W> Scheduler<W> {
     fn put_back(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) -> bool {
         let Some(request) = self.requests.get(id.index, id.generation) else { return false };
         match request.stage {
-            Stage::Running if !self.closed => {}
-            Stage::Running
+            Stage::Running | Stage::Overdue if !self.closed => {}
+            Stage::Outside
+            | Stage::Running
+            | Stage::Overdue
             | Stage::Aborted
             | Stage::Queued { .. }
             | Stage::Granted { .. }

@@ -4,7 +4,7 @@ use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::plan::{LimitSpec, RuleId};
-use super::queue::{Queue, Request, Stage};
+use super::queue::{Queue, Request};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -48,7 +48,7 @@ pub struct RuleSnapshot {
     pub in_flight: usize,
     /// End of its hold, if one is on.
     pub held_until: Option<Instant>,
-    /// Whether it is paused.
+    /// Whether it is paused, by itself or with everything else.
     pub paused: bool,
 }
 
@@ -76,7 +76,7 @@ impl<W> Scheduler<W> {
             waiting: rule.in_line,
             in_flight: rule.running,
             held_until: still(rule.hold, now),
-            paused: rule.paused,
+            paused: self.paused || rule.paused,
         });
         Snapshot {
             waiting: self.lanes.iter().map(|lane| lane.in_line).sum(),
@@ -110,7 +110,7 @@ impl<W> Scheduler<W> {
     pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
         let now = self.tick(now);
         let position = usize::from(rule.0);
-        if self.rules[position].paused {
+        if self.is_paused(position) {
             return NextStart::Never;
         }
         let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);
@@ -153,7 +153,7 @@ impl<W> Scheduler<W> {
         let running: Vec<&Request<W>> = ancestors
             .iter()
             .filter_map(|id| self.requests.get(id.index, id.generation))
-            .filter(|request| request.stage == Stage::Running)
+            .filter(|request| request.stage.may_go_on())
             .collect();
         let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
             let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));

@@ -78,6 +78,7 @@ impl<W> Scheduler<W> {
         let mut steps = 0;
         loop {
             self.opens = None;
+            self.let_in(now);
             finished &= self.serve(now, &mut steps);
             if !finished {
                 break;
@@ -110,6 +111,7 @@ impl<W> Scheduler<W> {
 
     /// After an event: a turn, if there is anything to do.
     pub(super) fn after_event(&mut self, now: Instant) {
+        self.let_in(now);
         if self.anything_ready() || self.is_due(now) {
             self.dispatch(now);
         } else {
@@ -127,6 +129,7 @@ impl<W> Scheduler<W> {
         let record = &self.queues[queue];
         record.waiting.is_empty()
             && record.granted.is_empty()
+            && !self.door.is_before(queue)
             && matches!(self.gate(now, usize::from(self.queues[queue].rule), Whose::New(costs), false), Gate::Open)
             && self.check(now, queue, Whose::New(costs), false).is_ok()
     }
@@ -185,15 +188,26 @@ impl<W> Scheduler<W> {
         true
     }
 
-    /// Refuses those whose time in line is over. Returns how many it were.
+    /// Refuses those whose time in line is over, and gives up attempts that ran for as long as they may. Returns how many
+    /// it were.
     fn expire(&mut self, now: Instant, at_most: usize) -> usize {
         let mut refused = 0;
         while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now && refused < at_most) {
             self.deadlines.pop_due(now);
-            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
-                self.refuse(now, id.index, Why::MaxWait);
-                refused += 1;
+            if !has_deadline(&self.requests, at, id) {
+                continue;
             }
+            match self.requests[id.index].stage {
+                Stage::Running => self.give_up_attempt(id.index),
+                Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
+                    self.refuse(now, id.index, Why::MaxWait);
+                }
+                // It may still claim. The others have no deadline.
+                Stage::Granted { .. } | Stage::Outside | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
+                    continue;
+                }
+            }
+            refused += 1;
         }
         refused
     }
@@ -280,7 +294,7 @@ impl<W> Scheduler<W> {
         let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
-        if state.paused {
+        if self.paused || state.paused {
             return Gate::Closed(None);
         }
         let hold = self.hold.max(state.hold).max(self.guard.closed_until());
@@ -504,9 +518,11 @@ pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: 
     }
 }
 
-/// Whether a request still stands in line under this deadline.
+/// Whether a request still stands in line, or its attempt still runs, under this deadline.
 pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: RequestId) -> bool {
-    requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
+    requests
+        .get(id.index, id.generation)
+        .is_some_and(|request| request.deadline == at && (request.stage.in_line() || request.stage == Stage::Running))
 }
 
 /// What counts nothing of a request does not pace it.

@@ -59,12 +59,16 @@ pub struct RulesBuilder {
     pub(super) count_from: Option<CountFrom>,
     pub(super) units: Vec<At<String>>,
     pub(super) fair_by: Option<At<String>>,
+    pub(super) queue: Option<At<u32>>,
+    pub(super) default_rule: Option<At<String>>,
+    pub(super) attempt_timeout: Option<At<Nanos>>,
     pub(super) ban_guard: Option<At<Quota>>,
     pub(super) rules: Vec<(At<String>, Rule)>,
     pub(super) limits: Vec<(At<String>, NamedLimit)>,
     pub(super) lanes: Vec<(At<u32>, Lane)>,
     pub(super) keys: Vec<(At<String>, OwnQuotas)>,
     pub(super) retry: Retry,
+    pub(super) retry_budget: Option<At<Share>>,
 }
 
 /// The quotas that a key has of its own, by rule.
@@ -119,6 +123,27 @@ impl RulesBuilder {
         self
     }
 
+    /// How many requests may stand in line in all, at least 1; what becomes of one more says its rule's
+    /// [`overflow`](Rule::overflow), where the oldest is the oldest of its own queue. One that can start at once needs
+    /// no room in the line as a whole. Default: any number.
+    pub fn queue(mut self, most: u32) -> Self {
+        self.queue = Some(most.into());
+        self
+    }
+
+    /// The longest that one attempt may run, for rules that say nothing else: [`Rule::attempt_timeout`]. Default: any.
+    pub fn attempt_timeout(mut self, longest: Duration) -> Self {
+        self.attempt_timeout = Some(Nanos::from(longest).into());
+        self
+    }
+
+    /// The rule of requests whose rule has a name that is not among the rules, so that code can name a rule for each kind
+    /// of call before anybody writes it down. Default: none, and such a request is refused.
+    pub fn default_rule(mut self, name: impl Into<String>) -> Self {
+        self.default_rule = Some(name.into().into());
+        self
+    }
+
     /// Gives one key a quota of its own under a rule; its quotas there take the place of the rule's `per_key`. The key
     /// is known by its text. Default: none.
     pub fn key(mut self, key: impl ToString, rule: impl Into<String>, quota: Quota) -> Self {
@@ -148,6 +173,14 @@ impl RulesBuilder {
     /// What failures cost and how long they wait, for every rule that says nothing else.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// The part of all starts, `part` of `of`, that may be retries of failures, whatever requests they are for: one
+    /// beyond it is not made. 10 are allowed beside it, so that a few starts don't have to earn the first retry, and no
+    /// more are saved up than 1,000 starts allow. Waits that the server gave a length for don't count. Default: any.
+    pub fn retry_budget(mut self, part: u32, of: u32) -> Self {
+        self.retry_budget = Some(Share::new(part, of).into());
         self
     }
 
@@ -192,6 +225,7 @@ pub struct Rule {
     pub(super) queue: Option<At<u32>>,
     pub(super) overflow: Overflow,
     pub(super) max_wait: Option<At<Nanos>>,
+    pub(super) attempt_timeout: Option<At<Option<Nanos>>>,
     pub(super) paused: bool,
     pub(super) retry: Retry,
 }
@@ -265,6 +299,14 @@ impl Rule {
     /// Longest time in line over all attempts of a request. Default: any.
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(Nanos::from(max_wait).into());
+        self
+    }
+
+    /// The longest that one attempt may run; longer than zero. Then its future is dropped, and as it may have had its
+    /// effect, it is followed by another only if the request is marked idempotent. `None`: any. Default: that of all
+    /// rules.
+    pub fn attempt_timeout(mut self, longest: impl Into<Option<Duration>>) -> Self {
+        self.attempt_timeout = Some(longest.into().map(Nanos::from).into());
         self
     }
 

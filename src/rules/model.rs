@@ -61,7 +61,13 @@ pub(super) struct Model {
     /// `None`: requests.
     pub(super) fair_by: Option<Arc<str>>,
     pub(super) ban_guard: Option<Quota>,
+    /// How many may stand in line in all; [`u32::MAX`]: any number.
+    pub(super) queue: u32,
+    pub(super) default_rule: Option<Arc<str>>,
+    /// Of rules that say nothing else.
+    pub(super) attempt_timeout: Option<Nanos>,
     pub(super) retry: RetryPolicy,
+    pub(super) retry_budget: Option<Share>,
     pub(super) rules: Vec<CheckedRule>,
     pub(super) limits: Vec<CheckedLimit>,
     pub(super) lanes: Vec<CheckedLane>,
@@ -98,6 +104,7 @@ pub struct CheckedRule {
     pub(super) queue: u32,
     pub(super) overflow: Overflow,
     pub(super) max_wait: Option<Nanos>,
+    pub(super) attempt_timeout: Option<Nanos>,
     pub(super) paused: bool,
     pub(super) retry: RetryPolicy,
 }
@@ -270,6 +277,30 @@ impl Rules {
         &self.inner.model.retry
     }
 
+    /// The part of all starts that retries of failures may be. `None`: any.
+    #[must_use]
+    pub fn retry_budget(&self) -> Option<f64> {
+        self.inner.model.retry_budget.map(|share| f64::from(share.part) / f64::from(share.of))
+    }
+
+    /// How many requests may stand in line in all. `None`: any number.
+    #[must_use]
+    pub fn queue(&self) -> Option<u32> {
+        Some(self.inner.model.queue).filter(|queue| *queue != u32::MAX)
+    }
+
+    /// The longest that one attempt may run under rules that say nothing else. `None`: any.
+    #[must_use]
+    pub fn attempt_timeout(&self) -> Option<Duration> {
+        self.inner.model.attempt_timeout.map(Into::into)
+    }
+
+    /// The rule of requests whose rule's name is none of [`names`](Self::names).
+    #[must_use]
+    pub fn default_rule(&self) -> Option<&str> {
+        self.inner.model.default_rule.as_deref()
+    }
+
     /// What is doubtful about the rules, though they load.
     #[must_use]
     pub fn warnings(&self) -> &[Finding] {
@@ -397,6 +428,12 @@ impl CheckedRule {
     #[must_use]
     pub fn max_wait(&self) -> Option<Duration> {
         self.max_wait.map(Into::into)
+    }
+
+    /// The longest that one attempt may run. `None`: any.
+    #[must_use]
+    pub fn attempt_timeout(&self) -> Option<Duration> {
+        self.attempt_timeout.map(Into::into)
     }
 
     /// Whether it starts nothing until it is resumed.

@@ -87,7 +87,8 @@ impl Retry {
         self
     }
 
-    /// Wait where the server says "slow down" without a number. Default: 5 s.
+    /// Wait where the server says "slow down" without a number. Doubles with each further one in a row to the same scope,
+    /// up to `max_delay`, whichever request it answers; a success of the scope ends the row. Default: 5 s.
     pub fn bare_wait(mut self, wait: Duration) -> Self {
         self.bare_wait = Some(Nanos::from(wait).into());
         self
@@ -121,6 +122,23 @@ impl Retry {
     pub fn order(mut self, order: WaitOrder) -> Self {
         self.order = Some(order);
         self
+    }
+
+    /// The policy that differs so from the default one, to try it out: [`decide`](RetryPolicy::decide) and
+    /// [`delay`](RetryPolicy::delay) need neither a server nor a clock.
+    ///
+    /// Values that no policy can have are brought to the nearest that one can.
+    ///
+    /// ```
+    /// use request_balancer::{Nanos, Retry};
+    ///
+    /// let policy = Retry::aggressive().jitter(0.0).policy();
+    /// let delays = [1, 2, 3, 4].map(|attempt| policy.delay(attempt, 0));
+    /// assert_eq!(delays, [250, 500, 1_000, 2_000].map(Nanos::from_millis));
+    /// ```
+    #[must_use]
+    pub fn policy(&self) -> RetryPolicy {
+        self.over(&RetryPolicy::default())
     }
 
     /// `base` with what differs. Values that no policy can have are brought to the nearest that one can.

@@ -36,6 +36,15 @@ impl Model {
         if let Some(level) = &self.ban_guard {
             top.raw("ban_guard", &quota(level)?)?;
         }
+        if self.queue != u32::MAX {
+            top.raw("queue", &self.queue.to_string())?;
+        }
+        if let Some(rule) = &self.default_rule {
+            top.text("default_rule", rule)?;
+        }
+        if let Some(longest) = self.attempt_timeout {
+            top.span("attempt_timeout", longest)?;
+        }
         let mut text = top.lines();
         let mut section = |heading: &str, fields: Fields| {
             let gap = if text.is_empty() { "" } else { "\n" };
@@ -43,7 +52,7 @@ impl Model {
         };
         let mut rules = Fields::default();
         for rule in &self.rules {
-            rules.raw(&rule.name, &rule.value(&self.retry)?)?;
+            rules.raw(&rule.name, &rule.value(&self.retry, self.attempt_timeout)?)?;
         }
         section("rules", rules)?;
         if !self.limits.is_empty() {
@@ -69,7 +78,10 @@ impl Model {
             }
             section("keys", keys)?;
         }
-        let retry = retry(&self.retry, &RetryPolicy::default())?;
+        let mut retry = retry(&self.retry, &RetryPolicy::default())?;
+        if let Some(Share { part, of }) = self.retry_budget {
+            retry.text("budget", &format!("{part}/{of}"))?;
+        }
         if !retry.list.is_empty() {
             section("retry", retry)?;
         }
@@ -79,7 +91,7 @@ impl Model {
 
 impl CheckedRule {
     /// The short form where it says everything.
-    fn value(&self, outer: &RetryPolicy) -> Result<String, fmt::Error> {
+    fn value(&self, outer: &RetryPolicy, attempt_timeout: Option<Nanos>) -> Result<String, fmt::Error> {
         let mut fields = Fields::default();
         fields.caps(&self.caps)?;
         if self.priority != 1 {
@@ -106,6 +118,12 @@ impl CheckedRule {
         }
         if let Some(max_wait) = self.max_wait {
             fields.span("max_wait", max_wait)?;
+        }
+        if self.attempt_timeout != attempt_timeout {
+            match self.attempt_timeout {
+                Some(longest) => fields.span("attempt_timeout", longest)?,
+                None => fields.raw("attempt_timeout", "false")?,
+            }
         }
         if self.paused {
             fields.raw("paused", "true")?;

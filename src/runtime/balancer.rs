@@ -108,7 +108,8 @@ impl Balancer {
 
     /// A request in the making, for what [`run`](Self::run) and [`call`](Self::call) leave at its default.
     ///
-    /// An unknown rule shows as [`Refused::UnknownRule`] when the request enters.
+    /// A name that is no rule's stands for the rules' [`default_rule`](crate::RulesBuilder::default_rule); if they have
+    /// none, it shows as [`Refused::UnknownRule`] when the request enters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -130,7 +131,7 @@ impl Balancer {
     /// # }
     /// ```
     pub fn request(&self, rule: &str, key: impl Into<Key>) -> Request<'_> {
-        Request::new(&self.shared, self.shared.find(rule), key.into())
+        Request::new(&self.shared, self.shared.find_or_default(rule), key.into())
     }
 
     /// A handle of one rule, so that a wrong name shows at start-up and no request looks a name up.
@@ -147,9 +148,10 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownRule`] with the nearest name.
+    /// [`Refused::UnknownRule`] with the nearest name, unless the rules have a
+    /// [`default_rule`](crate::RulesBuilder::default_rule): then the handle is that one's.
     pub fn rule(&self, name: &str) -> Result<RuleHandle, Refused> {
-        let rule = self.shared.find(name)?;
+        let rule = self.shared.find_or_default(name)?;
         Ok(RuleHandle { shared: Arc::clone(&self.shared), rule })
     }
 
@@ -211,9 +213,9 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// [`Refused::UnknownRule`] with the nearest name.
+    /// [`Refused::UnknownRule`] with the nearest name. The rules' default rule does not step in: it is many names' rule.
     pub fn pause(&self, rule: &str) -> Result<(), Refused> {
-        self.rule(rule).map(|rule| rule.pause())
+        self.named(rule).map(|rule| rule.pause())
     }
 
     /// Ends a rule's pause.
@@ -222,7 +224,33 @@ impl Balancer {
     ///
     /// [`Refused::UnknownRule`] with the nearest name.
     pub fn resume(&self, rule: &str) -> Result<(), Refused> {
-        self.rule(rule).map(|rule| rule.resume())
+        self.named(rule).map(|rule| rule.resume())
+    }
+
+    /// Starts nothing at all until [`resume_all`](Self::resume_all). What runs goes on, and requests may enter.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, NextStart, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'\nread = { paused = true }".parse::<Rules>()?);
+    /// balancer.pause_all();
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Never);
+    /// balancer.resume_all();
+    /// assert_eq!(balancer.next_start("send", 42)?, NextStart::Now);
+    /// // It was paused by itself.
+    /// assert_eq!(balancer.next_start("read", 42)?, NextStart::Never);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pause_all(&self) {
+        self.shared.with(|state, _| state.machine.pause_all());
+    }
+
+    /// Ends the pause of everything. Rules that are paused by themselves stay so.
+    pub fn resume_all(&self) {
+        self.shared.with(|state, now| state.machine.resume_all(now));
     }
 
     /// When a new request could start at the earliest.
@@ -440,6 +468,11 @@ impl Balancer {
     #[cfg(feature = "serde")]
     pub(super) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The rule that has this very name.
+    fn named(&self, name: &str) -> Result<RuleHandle, Refused> {
+        Ok(RuleHandle { shared: Arc::clone(&self.shared), rule: self.shared.find(name)? })
     }
 
     fn aim(&self, target: &Target, act: impl Fn(&mut State, Instant, engine::Target) -> bool) -> Result<(), Refused> {

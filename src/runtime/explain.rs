@@ -168,7 +168,8 @@ impl Explanation {
         let left = |until: Instant| Duration::from(until.since(now));
         let standing = match standing {
             engine::Standing::New => Standing::New,
-            engine::Standing::Waiting => Standing::Waiting,
+            // No ticket stands before the line.
+            engine::Standing::Outside | engine::Standing::Waiting => Standing::Waiting,
             engine::Standing::Granted => Standing::Granted,
             engine::Standing::Asleep => Standing::Asleep,
             engine::Standing::Out(until) => Standing::SteppedOut(left(until)),

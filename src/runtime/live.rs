@@ -21,6 +21,8 @@ pub(crate) struct Live {
     pub(crate) plan: Arc<Plan>,
     /// The rules by name.
     names: Box<[(Arc<str>, RuleId)]>,
+    /// The rule for all other names.
+    default: Option<RuleId>,
     /// The units that there ever were, by position.
     units: Vec<String>,
     /// Whether an attempt can take a slot that a request it waits for needs.
@@ -63,15 +65,18 @@ impl Live {
         let nests = from_end(&plan.key_limits)
             || from_end(&plan.shared_limits)
             || plan.rules.iter().any(|rule| from_end(&rule.own));
-        Self {
+        let mut live = Self {
             #[cfg(feature = "metrics")]
             meters: OnceLock::new(),
             rules,
             plan,
             names,
+            default: None,
             units,
             nests,
-        }
+        };
+        live.default = live.rules.default_rule().and_then(|name| live.find(name).ok());
+        live
     }
 
     /// The rule of this name.
@@ -80,6 +85,11 @@ impl Live {
             Ok(position) => Ok(self.names[position].1),
             Err(_) => Err(self.unknown(name)),
         }
+    }
+
+    /// The rule of this name, or else the one for names that are none.
+    pub(crate) fn find_or_default(&self, name: &str) -> Result<RuleId, Refused> {
+        self.find(name).or_else(|unknown| self.default.ok_or(unknown))
     }
 
     pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {

@@ -14,8 +14,9 @@ use crate::key::Key;
 
 /// A start that was granted and taken up: make the call, then drop the permit.
 ///
-/// Its drop ends the attempt and gives back its concurrency slots. Closing the balancer can't end a permit: it stays
-/// [open](crate::Ended::open) until it is dropped.
+/// Its drop ends the attempt and gives back its concurrency slots; nothing speaks against it having succeeded. Nothing
+/// else ends a permit, as no future stands behind it that could be dropped: no `attempt_timeout` goes for it, and if the
+/// balancer is closed, it stays [open](crate::Ended::open) until it is dropped.
 #[must_use = "dropping a permit ends the attempt"]
 #[derive(Debug)]
 pub struct Permit {
@@ -83,7 +84,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.place.finish("done");
+        self.place.succeed();
     }
 }
 

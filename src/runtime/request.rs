@@ -20,8 +20,8 @@ use crate::rules::Retry;
 /// A request in the making: [`Balancer::request`](crate::Balancer::request) and
 /// [`RuleHandle::request`](crate::RuleHandle::request) begin one.
 ///
-/// Ends with [`run`](Self::run), [`call`](Self::call), [`submit`](Self::submit), [`acquire`](Self::acquire) or
-/// [`try_acquire`](Self::try_acquire). Dropped before, it leaves nothing behind.
+/// Ends with [`run`](Self::run), [`call`](Self::call), [`submit`](Self::submit), [`submit_wait`](Self::submit_wait),
+/// [`acquire`](Self::acquire) or [`try_acquire`](Self::try_acquire). Dropped before, it leaves nothing behind.
 #[must_use = "a request does nothing before it is run, called, submitted or acquired"]
 pub struct Request<'a, C = Unclassified> {
     shared: &'a Arc<Shared>,
@@ -47,6 +47,7 @@ impl<'a> Request<'a> {
             attempts,
             idempotent: false,
             fail_fast: false,
+            eager: false,
         };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
@@ -119,6 +120,36 @@ impl<'a, C> Request<'a, C> {
         self
     }
 
+    /// The longest that one attempt may run, of [`run`](Self::run), [`call`](Self::call) and [`submit`](Self::submit);
+    /// `None`: any. Default: the rule's `attempt_timeout`.
+    ///
+    /// Then its future is dropped, and its concurrency slots are free at once; the start stays counted, as it is at the
+    /// server. It may have had its effect: only an [`idempotent`](Self::idempotent) request is tried again, like after a
+    /// transient failure; all others end with [`Refused::TimedOut`]. Time in line is no time of an attempt, and an
+    /// attempt that is ready when it is polled in time's last moment has made it. A [`Permit`] can't be timed out. A
+    /// request that can be needs a tokio runtime with timers even where it need not wait.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::future::pending;
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Error, Outcome, Refused, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = { key_concurrency = 1 }".parse::<Rules>()?);
+    /// let begin = tokio::time::Instant::now();
+    /// let send = || balancer.request("send", 42).attempt_timeout(Duration::from_secs(30));
+    /// let answer = send().run(|_| pending::<Outcome<(), ()>>()).await;
+    /// assert_eq!(answer, Err(Error::GaveUp { reason: Refused::TimedOut, attempts: 1, last: None }));
+    /// assert_eq!(begin.elapsed(), Duration::from_secs(30));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn attempt_timeout(mut self, longest: impl Into<Option<Duration>>) -> Self {
+        self.wishes.special().attempt_timeout = Some(longest.into().map_or(Nanos::MAX, Nanos::from));
+        self
+    }
+
     /// What differs from the rule's retry policy.
     ///
     /// ```
@@ -166,6 +197,33 @@ impl<'a, C> Request<'a, C> {
     /// Only its first start is meant; an attempt that fails may still be followed by another.
     pub fn fail_fast(mut self) -> Self {
         self.wishes.fail_fast = true;
+        self
+    }
+
+    /// Does not even enter the line if it can't start within its [`max_wait`](Self::max_wait): limits, holds and the
+    /// requests ahead in the same queue say so, as in [`Balancer::next_start`](crate::Balancer::next_start).
+    ///
+    /// It is refused with [`Refused::MaxWait`] at once then, rather than after it has waited in vain. Where nobody knows
+    /// when it can start (it waits for running attempts, or its rule is paused) it enters. Only its first start is meant.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, NextStart, Refused, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/10s'".parse::<Rules>()?);
+    /// drop(balancer.request("send", 42).acquire().await?);
+    /// let begin = tokio::time::Instant::now();
+    /// let refused = balancer.request("send", 42).max_wait(Duration::from_secs(5)).eager().acquire().await.unwrap_err();
+    /// let next_start = NextStart::After(Duration::from_secs(10));
+    /// assert_eq!(refused, Refused::MaxWait { waited: Duration::ZERO, next_start });
+    /// assert_eq!(begin.elapsed(), Duration::ZERO);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn eager(mut self) -> Self {
+        self.wishes.eager = true;
         self
     }
 
@@ -226,6 +284,58 @@ impl<'a, C> Request<'a, C> {
     {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
         ticket::submit(Steps::new(place, f, Told(self.classifier)))
+    }
+
+    /// As [`submit`](Self::submit), but where there is no room in line it waits for it: whoever produces requests faster
+    /// than they can start is slowed down by it.
+    ///
+    /// Its own queue must have room, and so must the line as a whole, unless it can start at once when it comes. Who came
+    /// first goes in first, as far as its queue has room; who submits without waiting finds no room before all of them,
+    /// unless its rule drops the oldest to make some. It displaces nobody itself. The future resolves to the [`Ticket`] as soon as the request stands in line; time before the
+    /// line is no time in it, so that `max_wait` and `not_before` begin then.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("queue = 10\n[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let begin = tokio::time::Instant::now();
+    /// for number in 0..15 {
+    ///     let send = move |_| async move { Ok::<_, Failure<()>>(number) };
+    ///     balancer.request("send", 42).submit_wait(send).await?.detach();
+    /// }
+    /// // One started at once and ten stand in line: four had to start before that.
+    /// assert_eq!(begin.elapsed(), Duration::from_secs(4));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the request can't enter for other reasons than room, or can no more while it waits: its rule is
+    /// unknown or removed, it costs too much, the balancer is closed, no tokio runtime is current, or the attempt that
+    /// calls this keeps the queue from moving.
+    ///
+    /// # Cancel safety
+    ///
+    /// It comes before the line at its first poll. Dropped before it is ready, it leaves without a trace, and `f` is
+    /// dropped.
+    #[must_use = "futures do nothing unless polled"]
+    pub fn submit_wait<F, Fut, T, E>(
+        self,
+        f: F,
+    ) -> impl Future<Output = Result<Ticket<T, E>, Refused>> + Send + use<F, Fut, T, E, C>
+    where
+        F: FnMut(Attempt) -> Fut + Send + 'static,
+        Fut: Future<Output = Outcome<T, E>> + Send + 'static,
+        C: ClassifyUnsaid<E> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
+        ticket::submit_wait(Steps::new(place, f, Told(self.classifier)))
     }
 
     /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.

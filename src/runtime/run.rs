@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use super::attempt::Attempt;
-use super::place::Place;
+use super::place::{Place, Watched};
 use super::shared::Shared;
 use crate::engine::FailureKind;
 use crate::error::{Cause, Classify, Error, Failure, Outcome, Refused, Verdict};
@@ -192,52 +192,61 @@ where
                 continue;
             };
             let end = if this.place.is_aborted() {
-                End::Aborted
+                End::CutOff(Refused::Aborted)
             } else {
                 match this.place.polling(|| this.place.in_span(|| caught(|| future.poll(context)))) {
-                    Ok(Poll::Pending) if this.place.watch(context) => End::Aborted,
-                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Pending) => match this.place.watch(context) {
+                        Watched::MayGoOn => return Poll::Pending,
+                        Watched::Aborted => End::CutOff(Refused::Aborted),
+                        Watched::Stranded => End::CutOff(Refused::NoRuntime),
+                        Watched::Overdue => End::Overdue,
+                    },
                     Ok(Poll::Ready(output)) => End::Output(output),
                     Err(message) => End::Panicked(message),
                 }
             };
             let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
             let judged = match (end, dropped) {
-                (End::Aborted, _) => {
+                (End::CutOff(reason), _) => {
                     this.place.cut_off();
                     let (attempts, last) = (this.place.starts(), this.last.take());
-                    return Poll::Ready(Err(Error::GaveUp { reason: Refused::Aborted, attempts, last }));
+                    return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
                 }
-                (End::Panicked(message), _) | (End::Output(_), Err(message)) => Err(message),
-                (End::Output(output), Ok(())) => caught(|| this.judge.judge(output)),
+                (End::Panicked(message), _) | (End::Output(_) | End::Overdue, Err(message)) => Err(message),
+                (End::Output(output), Ok(())) => caught(|| Some(this.judge.judge(output))),
+                (End::Overdue, Ok(())) => Ok(None),
             };
             let failure = match judged {
-                Ok(Ok(value)) => {
-                    this.place.finish("done");
+                Ok(Some(Ok(value))) => {
+                    this.place.succeed();
                     return Poll::Ready(Ok(value));
                 }
-                Ok(Err(failure)) => failure,
+                Ok(Some(Err(failure))) => Some(failure),
+                Ok(None) => None,
                 Err(message) => {
                     this.place.finish("panicked");
                     return Poll::Ready(Err(Error::Panicked(message)));
                 }
             };
-            if failure.invalid {
+            if failure.as_ref().is_some_and(|failure| failure.invalid) {
                 this.place.set_invalid();
             }
-            let (kind, error) = match failure.cause {
-                Cause::Unsaid(error) | Cause::Permanent(error) => {
-                    this.place.finish("failed");
-                    return Poll::Ready(Err(Error::Failed(error)));
-                }
-                Cause::Transient(error) => (FailureKind::Transient, Some(error)),
-                Cause::Ambiguous(error) => (FailureKind::Ambiguous, Some(error)),
-                Cause::Retry { after, last } => (FailureKind::Retry { after: after.map(Into::into) }, last),
+            let (kind, hold, error) = match failure {
+                None => (FailureKind::TimedOut, None, None),
+                Some(Failure { cause, hold, .. }) => match cause {
+                    Cause::Unsaid(error) | Cause::Permanent(error) => {
+                        this.place.finish("failed");
+                        return Poll::Ready(Err(Error::Failed(error)));
+                    }
+                    Cause::Transient(error) => (FailureKind::Transient, hold, Some(error)),
+                    Cause::Ambiguous(error) => (FailureKind::Ambiguous, hold, Some(error)),
+                    Cause::Retry { after, last } => (FailureKind::Retry { after: after.map(Into::into) }, hold, last),
+                },
             };
             if error.is_some() {
                 *this.last = error;
             }
-            if let Err(reason) = this.place.fail(kind, failure.hold) {
+            if let Err(reason) = this.place.fail(kind, hold) {
                 let (attempts, last) = (this.place.starts(), this.last.take());
                 return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
             }
@@ -249,7 +258,10 @@ where
 enum End<O> {
     Output(O),
     Panicked(String),
-    Aborted,
+    /// It is not to go on, and nothing follows.
+    CutOff(Refused),
+    /// It ran for as long as it may.
+    Overdue,
 }
 
 /// Runs the caller's code; a panic becomes its message.

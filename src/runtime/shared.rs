@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::{errands, nesting, wall};
-use crate::engine::{self, Instant, KeyId, RequestId, RuleId, Scheduler, Turned};
+use crate::engine::{self, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 use crate::rules::Rules;
@@ -85,6 +85,11 @@ impl Shared {
     /// The rule of this name.
     pub(crate) fn find(&self, name: &str) -> Result<RuleId, Refused> {
         self.live.load().find(name)
+    }
+
+    /// The rule of this name, or else the one for names that are none.
+    pub(crate) fn find_or_default(&self, name: &str) -> Result<RuleId, Refused> {
+        self.live.load().find_or_default(name)
     }
 
     /// The name of a rule.
@@ -177,6 +182,12 @@ impl Shared {
         self.lock().drivers.serve(id)
     }
 
+    /// The same, where there mostly is one.
+    pub(crate) fn is_driven(self: &Arc<Self>, runtime: &Handle) -> bool {
+        let served = self.lock().drivers.serve(runtime.id());
+        served || self.start_driver(runtime)
+    }
+
     /// A driver's turn.
     pub(crate) fn turn(&self, runtime: Id) -> Next {
         let mut state = self.lock();
@@ -244,6 +255,17 @@ impl fmt::Debug for Shared {
     }
 }
 
+/// For how long an attempt may run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Term {
+    /// It is a permit, behind which no future stands that could be dropped.
+    Open,
+    /// As its rule says.
+    OfRule(RuleId),
+    /// As the request says.
+    Own(Nanos),
+}
+
 impl State {
     /// A seed for the next random draw: every one is another, and all follow from the balancer's.
     pub(crate) const fn draw(&mut self) -> u64 {
@@ -251,10 +273,25 @@ impl State {
         self.seed
     }
 
-    /// An attempt began.
-    pub(crate) fn began(&mut self, is_permit: bool) {
+    /// An attempt began. Returns whether it may only run for so long.
+    pub(crate) fn began(&mut self, id: RequestId, term: Term) -> bool {
         self.in_flight += 1;
-        self.permits += usize::from(is_permit);
+        match term {
+            Term::Open => {
+                self.permits += 1;
+                false
+            }
+            Term::OfRule(rule) => match self.machine.plan().rules[usize::from(rule.0)].attempt_timeout {
+                Some(longest) => self.limit(id, longest),
+                None => false,
+            },
+            Term::Own(longest) => self.limit(id, longest),
+        }
+    }
+
+    fn limit(&mut self, id: RequestId, longest: Nanos) -> bool {
+        self.machine.limit_attempt(id, longest);
+        longest != Nanos::MAX
     }
 
     /// An attempt ended.

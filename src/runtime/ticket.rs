@@ -1,6 +1,7 @@
 //! A request that takes its place in line now and is run by a task of its own once it starts.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
@@ -43,16 +44,37 @@ where
     let (sender, answer) = oneshot::channel();
     let submitted = Arc::new(Submitted { runtime, stage: Mutex::new(Stage::Visited { woken: false }) });
     steps.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
-    let place = steps.place();
-    let request = Explainable {
+    let request = explainable(steps.place());
+    submitted.settle(Box::new(steps), sender);
+    Ok(Ticket { answer, submitted: Some(submitted), request })
+}
+
+/// Waits for room in line and then enters it with a request that is to run in a task on the current runtime.
+pub(super) async fn submit_wait<S, T, E>(mut steps: S) -> Result<Ticket<T, E>, Refused>
+where
+    S: Submit<T, E>,
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let runtime = Handle::try_current().map_err(|_| Refused::NoRuntime)?;
+    poll_fn(|context| steps.place_mut().poll_room(context)).await?;
+    let request = explainable(steps.place());
+    let (sender, answer) = oneshot::channel();
+    let submitted =
+        Arc::new(Submitted { runtime, stage: Mutex::new(Stage::InLine { steps: Box::new(steps), sender }) });
+    // It may have been granted meanwhile; else the machine gets its waker.
+    submitted.visit(false);
+    Ok(Ticket { answer, submitted: Some(submitted), request })
+}
+
+fn explainable(place: &Place<Arc<Shared>>) -> Explainable {
+    Explainable {
         shared: Arc::downgrade(place.shared()),
         id: place.id(),
         rule: place.rule(),
         rule_name: place.rule_name(),
         key: place.key().clone(),
-    };
-    submitted.settle(Box::new(steps), sender);
-    Ok(Ticket { answer, submitted: Some(submitted), request })
+    }
 }
 
 /// What can be submitted.

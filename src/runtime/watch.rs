@@ -118,6 +118,7 @@ pub(super) enum Cause {
     First,
     Transient,
     Ambiguous,
+    TimedOut,
     Retry,
 }
 
@@ -127,6 +128,7 @@ impl Cause {
             Self::First => "first",
             Self::Transient => "transient",
             Self::Ambiguous => "ambiguous",
+            Self::TimedOut => "timed-out",
             Self::Retry => "retry",
         }
     }
@@ -137,6 +139,7 @@ impl From<FailureKind> for Cause {
         match kind {
             FailureKind::Transient => Self::Transient,
             FailureKind::Ambiguous => Self::Ambiguous,
+            FailureKind::TimedOut => Self::TimedOut,
             FailureKind::Retry { .. } => Self::Retry,
         }
     }

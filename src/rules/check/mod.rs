@@ -86,6 +86,9 @@ impl Checker<'_> {
         let fair_by = self.fair_by();
         let caps = self.caps(&builder.caps, "");
         let retry = self.retry(&builder.retry, "retry", &RetryPolicy::default());
+        let retry_budget = self.retry_budget();
+        let attempt_timeout = self.time_to_run(builder.attempt_timeout.as_ref(), "attempt_timeout");
+        let queue = self.at_least_one(builder.queue.as_ref(), "queue").unwrap_or(u32::MAX);
         self.size("rules", builder.rules.len());
         self.unique(builder.rules.iter().map(|(name, _)| name), "rules", "rule");
         self.unique(builder.limits.iter().map(|(name, _)| name), "limits", "limit");
@@ -100,10 +103,28 @@ impl Checker<'_> {
         let lanes = self.said_lanes();
         let names: Vec<_> = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let keys = self.key_quotas(&names);
+        let default_rule = self.default_rule(&names);
         let ban_guard = self.ban_guard();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
-        Model { caps, margin, count_from, units, zones, fair_by, ban_guard, retry, rules, limits, lanes, keys }
+        Model {
+            caps,
+            margin,
+            count_from,
+            units,
+            zones,
+            fair_by,
+            ban_guard,
+            queue,
+            default_rule,
+            attempt_timeout,
+            retry,
+            retry_budget,
+            rules,
+            limits,
+            lanes,
+            keys,
+        }
     }
 
     fn rule(&mut self, name: &At<String>, rule: &Rule, outer: &RetryPolicy, limits: &BTreeSet<&str>) -> CheckedRule {
@@ -123,6 +144,13 @@ impl Checker<'_> {
             queue: self.at_least_one(rule.queue.as_ref(), &join(&path, "queue")).unwrap_or(u32::MAX),
             overflow: rule.overflow,
             max_wait: self.span(rule.max_wait.as_ref(), &join(&path, "max_wait")),
+            attempt_timeout: match &rule.attempt_timeout {
+                None => self.builder.attempt_timeout.as_ref().map(|outer| outer.value),
+                Some(At { value: None, .. }) => None,
+                Some(At { value: Some(longest), place }) => {
+                    self.time_to_run(Some(&At { value: *longest, place: *place }), &join(&path, "attempt_timeout"))
+                }
+            },
             paused: rule.paused,
             retry: self.retry(&rule.retry, &join(&path, "retry"), outer),
             caps,

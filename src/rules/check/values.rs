@@ -1,10 +1,13 @@
 //! Single values: numbers, lengths of time, retry policies.
 
+use std::sync::Arc;
+
 use super::Checker;
 use crate::engine::{Nanos, RetryPolicy};
 use crate::rules::builder::At;
 use crate::rules::duration;
 use crate::rules::finding::{Finding, FindingCode};
+use crate::rules::model::Share;
 use crate::rules::retry::Retry;
 use crate::rules::toml::join;
 use crate::rules::wording;
@@ -25,6 +28,37 @@ impl Checker<'_> {
             self.push(wording::too_long_in_code("a length of time"), path, *place);
         }
         Some(*value)
+    }
+
+    /// A length of time that is longer than nothing.
+    pub(super) fn time_to_run(&mut self, longest: Option<&At<Nanos>>, path: &str) -> Option<Nanos> {
+        let checked = self.span(longest, path)?;
+        if checked.is_zero() {
+            self.push(wording::zero("`0s`", "a longer length of time"), path, longest.and_then(|at| at.place));
+        }
+        Some(checked)
+    }
+
+    /// The part of all starts that may be retries.
+    pub(super) fn retry_budget(&mut self) -> Option<Share> {
+        let At { value: share @ Share { part, of }, place } = self.builder.retry_budget?;
+        let allowed = "a share above 0, up to 1";
+        if part == 0 && of > 0 {
+            self.push(wording::zero("`0`", allowed), "retry.budget", place);
+        } else if part > of || of == 0 {
+            self.push(wording::out_of_range(&format!("{part}/{of}"), allowed), "retry.budget", place);
+        }
+        Some(share)
+    }
+
+    /// The rule of names that are none; `rules` are the names of all rules.
+    pub(super) fn default_rule(&mut self, rules: &[Arc<str>]) -> Option<Arc<str>> {
+        let At { value: name, place } = self.builder.default_rule.as_ref()?;
+        let unread = self.builder.rules.is_empty() && self.found_inside("rules");
+        if !unread && !rules.iter().any(|known| **known == **name) {
+            self.push(wording::unknown_rule(name, rules.iter().map(|rule| &**rule)), "default_rule", *place);
+        }
+        Some(name.as_str().into())
     }
 
     pub(super) fn retry(&mut self, retry: &Retry, path: &str, base: &RetryPolicy) -> RetryPolicy {

@@ -11,7 +11,9 @@ use self::side::Side;
 use super::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Share};
 use super::own::OwnNumbers;
 use super::quota::Quota;
-use crate::engine::{Charge, LanePlan, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan, RuleId, RulePlan, Zone};
+use crate::engine::{
+    Charge, LanePlan, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan, RetryBudget, RuleId, RulePlan, Zone,
+};
 
 /// How long a granted request may leave its grant unclaimed.
 const LEASE: Nanos = Nanos::from_secs(1);
@@ -106,6 +108,8 @@ pub(super) fn plan(model: &Model) -> Plan {
         lease: LEASE,
         max_hold: MAX_HOLD,
         fair_by: model.fair_by.as_ref().and_then(|unit| model.charge(unit)).unwrap_or(Charge::Requests),
+        queue: model.queue,
+        retry_budget: model.retry_budget.map(|Share { part, of }| RetryBudget::new(part, of)),
         ban_guard: model.guard(),
     }
 }
@@ -149,6 +153,7 @@ fn rule_plan(
         queue: rule.queue,
         overflow: rule.overflow,
         max_wait: rule.max_wait,
+        attempt_timeout: rule.attempt_timeout,
         paused: rule.paused,
         removed: false,
         retry: rule.retry.clone(),

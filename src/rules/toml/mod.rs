@@ -12,7 +12,7 @@ use self::value::Reader;
 use super::builder::{At, Lane, NamedLimit, OwnQuotas, Rule, RulesBuilder};
 use super::check::Read;
 use super::finding::{Finding, FindingCode, Findings};
-use super::model::Pace;
+use super::model::{Pace, Share};
 use super::quota::{CountFrom, Quota};
 use super::retry::{HOLDS, ORDERS, PRESETS, Retry};
 use super::wording;
@@ -28,6 +28,9 @@ const TOP: &[&str] = &[
     "units",
     "fair_by",
     "ban_guard",
+    "queue",
+    "default_rule",
+    "attempt_timeout",
     "rules",
     "limits",
     "lanes",
@@ -46,6 +49,7 @@ const RULE: &[&str] = &[
     "queue",
     "overflow",
     "max_wait",
+    "attempt_timeout",
     "paused",
     "retry",
 ];
@@ -63,6 +67,8 @@ const RETRY: &[&str] = &[
     "total_wait",
     "hold",
     "order",
+    // Only where it is said for all rules: it comes last, so that rules can go without.
+    "budget",
 ];
 const OVERFLOWS: &[(&str, Overflow)] = &[("reject", Overflow::Reject), ("drop-oldest", Overflow::DropOldest)];
 
@@ -106,6 +112,11 @@ impl Reader<'_> {
                     builder.units = self.names(value, path, allowed).unwrap_or_default();
                 }
                 "ban_guard" => builder.ban_guard = self.quota(value, path),
+                "queue" => builder.queue = self.number(value, path),
+                "default_rule" => {
+                    builder.default_rule = self.text(value, path, "the name of a rule in quotes");
+                }
+                "attempt_timeout" => builder.attempt_timeout = self.duration(value, path),
                 "fair_by" => builder.fair_by = self.text(value, path, "the name of a unit in quotes"),
                 "rules" => {
                     builder.rules = self.named(value, path, "at least one rule", |reader, value, path, _| {
@@ -123,7 +134,7 @@ impl Reader<'_> {
                         Some(reader.own_quotas(value, path))
                     });
                 }
-                "retry" => builder.retry = self.retry(value, path),
+                "retry" => (builder.retry, builder.retry_budget) = self.retry_of_all(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
                 _ => self.unknown(key, path, TOP),
             }
@@ -179,6 +190,7 @@ impl Reader<'_> {
                 "queue" => rule.queue = self.number(value, path),
                 "overflow" => rule.overflow = self.word(value, path, OVERFLOWS).unwrap_or_default(),
                 "max_wait" => rule.max_wait = self.duration(value, path),
+                "attempt_timeout" => rule.attempt_timeout = self.duration_or_false(value, path),
                 "paused" => rule.paused = self.flag(value, path).is_some_and(|at| at.value),
                 "retry" => rule.retry = self.retry(value, path),
                 _ if LIMIT.contains(&name) => self.cap(name, value, path, &mut rule.caps),
@@ -252,12 +264,27 @@ impl Reader<'_> {
         lane
     }
 
+    /// What a rule says of retries.
     fn retry(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Retry {
-        let mut retry = Retry::default();
+        self.retry_fields(value, path, RETRY.split_last().map_or(RETRY, |(_, of_rule)| of_rule)).0
+    }
+
+    /// What the file says of retries, for all rules.
+    fn retry_of_all(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> (Retry, Option<At<Share>>) {
+        self.retry_fields(value, path, RETRY)
+    }
+
+    fn retry_fields(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        path: &str,
+        allowed: &[&str],
+    ) -> (Retry, Option<At<Share>>) {
+        let (mut retry, mut budget) = (Retry::default(), None);
         if matches!(value.get_ref(), DeValue::String(_)) {
-            return self.word(value, path, PRESETS).map_or(retry, |preset| preset());
+            return (self.word(value, path, PRESETS).map_or(retry, |preset| preset()), budget);
         }
-        let Some(table) = self.table(value, path, "a preset or a table") else { return retry };
+        let Some(table) = self.table(value, path, "a preset or a table") else { return (retry, budget) };
         for (key, value) in Self::fields(table) {
             let name = key.get_ref().as_ref();
             let path = &join(path, name);
@@ -273,10 +300,11 @@ impl Reader<'_> {
                 "total_wait" => retry.total_wait = self.duration_or_false(value, path),
                 "hold" => retry.hold = self.word(value, path, HOLDS),
                 "order" => retry.order = self.word(value, path, ORDERS),
-                _ => self.unknown(key, path, RETRY),
+                "budget" if allowed.contains(&name) => budget = self.share(value, path),
+                _ => self.unknown(key, path, allowed),
             }
         }
-        retry
+        (retry, budget)
     }
 }
 

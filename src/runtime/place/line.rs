@@ -16,7 +16,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn look(&mut self, runtime: Id, waker: impl FnOnce() -> Waker) -> Result<bool, Refused> {
         let Stage::Waiting(known) = self.stage else { return Ok(false) };
         let id = known.id;
-        let is_permit = self.is_permit;
+        let term = self.term();
         let mut waker = Some(waker());
         let mut old = None;
         let look = self.shared().with(|state, now| {
@@ -31,14 +31,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     }
                     Look::Settled
                 }
-                claim => Look::of(claim, || state.began(is_permit)),
+                claim => Look::of(claim, || state.began(id, term)),
             }
         });
         match look {
             Look::Granted => Ok(true),
             Look::Settled | Look::Stranger => Ok(false),
-            Look::Started(waited) => {
-                self.begin(known, waited);
+            Look::Started { waited, limited } => {
+                self.begin(known, waited, limited);
                 Ok(true)
             }
             Look::Refused { why, waited } => Err(self.refused(known, why, waited)),
@@ -76,7 +76,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let mut old = None;
         let mut tried = false;
         let id = known.id;
-        let is_permit = self.is_permit;
+        let term = self.term();
         loop {
             let look = self.shared().with(|state, now| match state.machine.claim(now, id) {
                 Claim::Waiting => match (&runtime, state.machine.waker(id)) {
@@ -90,11 +90,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                         Look::Settled
                     }
                 },
-                claim => Look::of(claim, || state.began(is_permit)),
+                claim => Look::of(claim, || state.began(id, term)),
             });
             match look {
-                Look::Started(waited) => {
-                    self.begin(known, waited);
+                Look::Started { waited, limited } => {
+                    self.begin(known, waited, limited);
                     return Poll::Ready(Ok(()));
                 }
                 Look::Refused { why, waited } => return Poll::Ready(Err(self.refused(known, why, waited))),
@@ -115,12 +115,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    fn stranded(&mut self, known: Known) -> Refused {
+    pub(super) fn stranded(&mut self, known: Known) -> Refused {
         self.leave(known);
         self.turned_away(Refused::NoRuntime)
     }
 
-    fn refused(&mut self, known: Known, why: Why, waited: Nanos) -> Refused {
+    pub(super) fn refused(&mut self, known: Known, why: Why, waited: Nanos) -> Refused {
         self.stage = Stage::Over;
         self.waited = self.waited.saturating_add(waited);
         let reason = match why {
@@ -139,7 +139,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 enum Look {
     /// A claim would start it.
     Granted,
-    Started(Nanos),
+    Started {
+        waited: Nanos,
+        limited: bool,
+    },
     Refused {
         why: Why,
         waited: Nanos,
@@ -153,13 +156,10 @@ enum Look {
 }
 
 impl Look {
-    fn of(claim: Claim, began: impl FnOnce()) -> Self {
+    fn of(claim: Claim, began: impl FnOnce() -> bool) -> Self {
         match claim {
-            Claim::Started { waited } => {
-                began();
-                Self::Started(waited)
-            }
-            Claim::Running => Self::Started(Nanos::ZERO),
+            Claim::Started { waited } => Self::Started { waited, limited: began() },
+            Claim::Running => Self::Started { waited: Nanos::ZERO, limited: false },
             Claim::Waiting => Self::Settled,
             Claim::Refused { why, waited } => Self::Refused { why, waited },
             // No answer of the machine leads here.

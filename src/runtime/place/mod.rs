@@ -5,15 +5,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
+mod door;
 mod line;
 mod running;
 mod tell;
 
 use tracing::Span;
 
+pub(crate) use running::Watched;
+
 use super::attempt::Attempt;
 use super::meters::Meter;
-use super::shared::{Shared, State};
+use super::shared::{Shared, State, Term};
 use super::watch::Cause;
 use crate::engine::{Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
 use crate::error::{NextStart, Refused};
@@ -33,6 +38,7 @@ pub(crate) struct Wishes {
     pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
+    pub(crate) eager: bool,
 }
 
 /// What few requests ask for.
@@ -42,6 +48,8 @@ pub(crate) struct Special {
     pub(crate) units: Vec<u32>,
     /// `None`: the rule's.
     pub(crate) policy: Option<RetryPolicy>,
+    /// `None`: the rule's. [`Nanos::MAX`]: any time.
+    pub(crate) attempt_timeout: Option<Nanos>,
 }
 
 impl Wishes {
@@ -52,6 +60,19 @@ impl Wishes {
     /// Costs in declared units, by position.
     fn units(&self) -> &[u32] {
         self.special.as_ref().map_or(&[], |special| &special.units)
+    }
+
+    /// Whether it may well start within the time that it may wait.
+    fn are_hopeful(&self, next_start: NextStart) -> Result<(), Refused> {
+        let earliest = match next_start {
+            NextStart::After(span) => Nanos::from(span).max(self.not_before),
+            // Nobody knows when.
+            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before,
+        };
+        if earliest <= self.max_wait {
+            return Ok(());
+        }
+        Err(Refused::MaxWait { waited: Duration::ZERO, next_start: NextStart::After(earliest.into()) })
     }
 
     /// The request's own policy.
@@ -89,6 +110,8 @@ enum Stage {
     Running {
         known: Known,
         watcher: Watcher,
+        /// Whether it may only run for so long.
+        limited: bool,
         /// Whether it is to be counted as an invalid one.
         invalid: bool,
     },
@@ -196,20 +219,22 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
-        let is_permit = self.is_permit;
+        if self.needs_timers() && Handle::try_current().is_err() {
+            self.stage = Stage::Over;
+            return Err(Refused::NoRuntime);
+        }
+        let term = self.term();
         let ancestors = self.shared().ancestors();
         let entered = self.knock(&ancestors, |state, now, record, rule, entry| {
-            let entered = state.machine.enter(now, record, rule, entry)?;
-            if let Enter::Started(_) = entered {
-                state.began(is_permit);
-            }
-            Ok((entered, record))
+            Ok(match state.machine.enter(now, record, rule, entry)? {
+                Enter::Started(id) => (Known { id, record }, Some(state.began(id, term))),
+                Enter::Waiting(id) => (Known { id, record }, None),
+            })
         });
-        let entered = entered.map_err(|reason| self.turned_away(reason))?;
-        match entered {
-            (Enter::Started(id), record) => self.begin(Known { id, record }, Nanos::ZERO),
-            (Enter::Waiting(id), record) => {
-                let known = Known { id, record };
+        let (known, began) = entered.map_err(|reason| self.turned_away(reason))?;
+        match began {
+            Some(limited) => self.begin(known, Nanos::ZERO, limited),
+            None => {
                 self.stage = Stage::Waiting(known);
                 self.tell_waiting();
                 if self.wishes.fail_fast {
@@ -261,8 +286,27 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    fn begin(&mut self, known: Known, waited: Nanos) {
-        self.stage = Stage::Running { known, watcher: Watcher::default(), invalid: false };
+    /// For how long its attempts may run.
+    fn term(&self) -> Term {
+        if self.is_permit {
+            return Term::Open;
+        }
+        let own = self.wishes.special.as_ref().and_then(|special| special.attempt_timeout);
+        own.map_or(Term::OfRule(self.rule), Term::Own)
+    }
+
+    /// Whether an attempt that began now would have to be told when its time is over.
+    fn needs_timers(&self) -> bool {
+        match self.term() {
+            _ if matches!(self.stage, Stage::Hopeless(_)) => false,
+            Term::Open => false,
+            Term::OfRule(rule) => self.shared().live.load().rule(rule).attempt_timeout.is_some(),
+            Term::Own(longest) => longest != Nanos::MAX,
+        }
+    }
+
+    fn begin(&mut self, known: Known, waited: Nanos, limited: bool) {
+        self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
         self.tell_start(waited);
@@ -288,6 +332,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 match NextStart::since(now, next) {
                     NextStart::Now => {}
                     next_start => return Ok(Err(Refused::NotNow { next_start })),
+                }
+            }
+            if wishes.eager {
+                let next = state.machine.next_start(now, rule, Some(record));
+                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next)) {
+                    return Ok(Err(reason));
                 }
             }
             let entry = Entry {

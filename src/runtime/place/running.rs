@@ -4,11 +4,13 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 use std::task::Context;
 
+use tokio::runtime::Handle;
+
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, KeyId, RuleId, Scope, Target};
+use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, Instant, KeyId, RuleId, Scope, Target};
 use crate::error::Refused;
 use crate::runtime::event::Holding;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{Shared, State};
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
@@ -29,20 +31,50 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
-    pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
-        let Stage::Running { known: Known { id, .. }, ref mut watcher, .. } = self.stage else { return false };
+    /// Sees to it that the task is woken should its running attempt be told to stop. Says whether it was already.
+    pub(crate) fn watch(&mut self, context: &Context<'_>) -> Watched {
+        let Stage::Running { known: Known { id, .. }, ref mut watcher, limited, .. } = self.stage else {
+            return Watched::MayGoOn;
+        };
+        let shared: &Arc<Shared> = self.shared.borrow();
         let waker = context.waker();
+        if limited {
+            // A driver that goes takes the waker along, so the machine is looked at each time.
+            let driven = Handle::try_current().is_ok_and(|runtime| shared.is_driven(&runtime));
+            let (mut spare, mut old) = (Some(waker.clone()), None);
+            return shared.with(|state, _| {
+                if state.machine.is_aborted(id) {
+                    Watched::Aborted
+                } else if state.machine.is_overdue(id) {
+                    Watched::Overdue
+                } else if !driven {
+                    Watched::Stranded
+                } else {
+                    if !state.machine.waker(id).is_some_and(|set| set.will_wake(waker))
+                        && let Some(spare) = spare.take()
+                    {
+                        old = state.machine.set_waker(id, spare);
+                    }
+                    Watched::MayGoOn
+                }
+            });
+        }
         let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
         if *watcher == current {
-            return false;
+            return Watched::MayGoOn;
         }
         *watcher = current;
         let waker = waker.clone();
-        let shared: &Arc<Shared> = self.shared.borrow();
         let (aborted, _old) =
             shared.with(|state, _| (state.machine.is_aborted(id), state.machine.set_waker(id, waker)));
-        aborted
+        if aborted { Watched::Aborted } else { Watched::MayGoOn }
+    }
+
+    /// The attempt succeeded and so does the request.
+    pub(crate) fn succeed(&mut self) {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+            self.end("done", |state, _| state.machine.succeed(id));
+        }
     }
 
     /// The server counts the running attempt as an invalid one.
@@ -54,9 +86,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt ended and so does the request: `outcome` says how.
     pub(crate) fn finish(&mut self, outcome: &'static str) {
+        self.end(outcome, |_, _| ());
+    }
+
+    fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
         if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
             let _waker = self.shared().with(|state, now| {
+                before(state, now);
                 let waker = state.machine.take_waker(id);
                 if invalid {
                     state.machine.count_invalid(now);
@@ -92,7 +129,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
         let scope = match kind {
-            FailureKind::Transient | FailureKind::Ambiguous => hold,
+            FailureKind::Transient | FailureKind::Ambiguous | FailureKind::TimedOut => hold,
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
@@ -115,7 +152,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 state.machine.count_invalid(now);
             }
             let seed = state.draw();
+            if let (FailureKind::Retry { after: None }, Some(target)) = (kind, target)
+                && target != Target::Request
+            {
+                spent.bare = state.machine.slow_down(now, id, target);
+            }
             let decision = policy.decide(spent, kind, idempotent, seed);
+            let decision = within_budget(state, kind, decision);
             let (back, wait, holding) = match (decision, target) {
                 (Decision::GiveUp { reason, hold }, target) => {
                     let holding = target.zip(hold).map(|(target, wait)| Holding::new(state, now, target, wait));
@@ -165,6 +208,30 @@ enum End {
     Closed,
 }
 
+/// What a running attempt's owner learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    MayGoOn,
+    Aborted,
+    /// It ran for as long as it may.
+    Overdue,
+    /// It may only run for so long, and nobody would tell when that is over.
+    Stranded,
+}
+
+/// Takes the retry that was decided on out of what everybody has together. A wait of the server's own choosing takes
+/// nothing.
+fn within_budget(state: &mut State, kind: FailureKind, decision: Decision) -> Decision {
+    let hold = match (decision, kind) {
+        (Decision::GiveUp { .. }, _) | (Decision::Retry { .. }, FailureKind::Retry { after: Some(_) }) => {
+            return decision;
+        }
+        (Decision::Retry { wait }, _) => Some(wait),
+        (Decision::BackOff(_), _) => None,
+    };
+    if state.machine.take_retry() { decision } else { Decision::GiveUp { reason: GiveUp::RetryBudget, hold } }
+}
+
 impl From<GiveUp> for Refused {
     fn from(reason: GiveUp) -> Self {
         match reason {
@@ -172,6 +239,8 @@ impl From<GiveUp> for Refused {
             GiveUp::Waits => Self::Waits,
             GiveUp::WaitTooLong { wait, ceiling } => Self::WaitTooLong { wait: wait.into(), ceiling: ceiling.into() },
             GiveUp::NotAllowed => Self::RetryNotAllowed,
+            GiveUp::TimedOut => Self::TimedOut,
+            GiveUp::RetryBudget => Self::RetryBudget,
         }
     }
 }
