@@ -290,6 +290,19 @@ fn a_costly_request_stops_only_those_of_its_lane_that_need_the_same_room() {
 }
 
 #[test]
+fn a_costly_request_does_not_stop_who_takes_nothing_of_what_it_waits_for() {
+    let mut world = World::new("units = ['tokens']\noverall = '100/1s tokens'\n[rules]\nask = {}\nlook = {}");
+    let tokens = |tokens: &'static [u32]| Entry { units: tokens, ..Entry::default() };
+    world.enter_as("ask", 1, Manner::Prompt, tokens(&[60]));
+    let costly = world.enter_as("ask", 2, Manner::Prompt, tokens(&[60]));
+    let free = world.enter("look", 3);
+    assert_eq!(world.starts_of(free), [0]);
+    let cheap = world.enter_as("look", 4, Manner::Prompt, tokens(&[1]));
+    world.run_until(1_000);
+    assert_eq!((world.starts_of(costly), world.starts_of(cheap)), (&[1_000][..], &[1_000][..]));
+}
+
+#[test]
 fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_instant() {
     // The lower lane leaves one of fifty free: 48 and 2 fit the window, but not what it leaves.
     let mut world =

@@ -287,7 +287,8 @@ impl<W> Scheduler<W> {
             return Gate::Closed(Some(hold));
         }
         let plan_of_rule = &plan.rules[rule];
-        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
+        let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
+        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
         let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
@@ -437,7 +438,8 @@ impl<W> Scheduler<W> {
             }
             all = all.and(answer);
         }
-        let inside = bounds.iter().filter(|bound| Some(breadth(bound)) <= widest);
+        let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;
+        let inside = bounds.iter().filter(|&bound| Some(breadth(bound)) <= widest && takes(bound));
         reserved.extend(inside.map(|bound| bound.limit));
         match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
