@@ -799,3 +799,21 @@ fn requests_evict_in_passing_where_no_timer_runs() {
     }
     assert!(world.key_count() <= 2, "{}", world.key_count());
 }
+
+#[test]
+fn what_is_owed_to_queues_whose_rule_is_full_for_long_stops_none_of_their_siblings() {
+    let mut world = World::new("per_key = '1/20ms'\n[rules]\nchat = {}\n[rules.daily]\noverall = '1/100s'");
+    for key in 0..4 {
+        world.enqueue_many("chat", key, 10);
+        world.enqueue("daily", key);
+    }
+    world.turn();
+    world.run_until(1_000);
+    let daily: Vec<u64> = (0..4).flat_map(|key| world.starts("daily", key)).collect();
+    assert_eq!(daily.len(), 1, "{daily:?}");
+    for key in 0..4 {
+        let starts = world.starts("chat", key);
+        let last = 180 + if world.starts("daily", key).is_empty() { 0 } else { 20 };
+        assert_eq!((starts.len(), starts.last()), (10, Some(&last)), "key {key}: {starts:?}");
+    }
+}

@@ -128,6 +128,8 @@ impl<W> Scheduler<W> {
             && record.granted.is_empty()
             && matches!(self.gate(now, usize::from(self.queues[queue].rule), Whose::New(costs), false), Gate::Open)
             && self.check(now, queue, Whose::New(costs), false).is_ok()
+            // What was owed in vain is given up, and siblings are ready that came before.
+            && !self.anything_ready()
     }
 
     /// A grant's lease begins.
@@ -222,7 +224,7 @@ impl<W> Scheduler<W> {
                     Gate::TooCostly => false,
                     Gate::Reserved => continue,
                     Gate::Closed(at) => {
-                        if self.forfeit(now, head, at) {
+                        if self.forfeit(now, rule, at) {
                             self.order = order;
                             return Step::Demoted;
                         }
@@ -307,6 +309,17 @@ impl<W> Scheduler<W> {
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         self.leave_what_is_owed(now, id, whose)?;
+        self.check_all_but_owed(now, id, whose, waived)
+    }
+
+    /// The same without what is owed to siblings.
+    pub(super) fn check_all_but_owed(
+        &mut self,
+        now: Instant,
+        id: u32,
+        whose: Whose<'_>,
+        waived: bool,
+    ) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
