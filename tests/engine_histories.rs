@@ -290,6 +290,19 @@ fn a_costly_request_stops_only_those_of_its_lane_that_need_the_same_room() {
 }
 
 #[test]
+fn a_costly_request_does_not_stop_who_takes_nothing_of_what_it_waits_for() {
+    let mut world = World::new("units = ['tokens']\noverall = '100/1s tokens'\n[rules]\nask = {}\nlook = {}");
+    let tokens = |tokens: &'static [u32]| Entry { units: tokens, ..Entry::default() };
+    world.enter_as("ask", 1, Manner::Prompt, tokens(&[60]));
+    let costly = world.enter_as("ask", 2, Manner::Prompt, tokens(&[60]));
+    let free = world.enter("look", 3);
+    assert_eq!(world.starts_of(free), [0]);
+    let cheap = world.enter_as("look", 4, Manner::Prompt, tokens(&[1]));
+    world.run_until(1_000);
+    assert_eq!((world.starts_of(costly), world.starts_of(cheap)), (&[1_000][..], &[1_000][..]));
+}
+
+#[test]
 fn a_costly_request_that_only_the_room_left_to_others_is_too_small_for_has_an_instant() {
     // The lower lane leaves one of fifty free: 48 and 2 fit the window, but not what it leaves.
     let mut world =
@@ -785,4 +798,22 @@ fn requests_evict_in_passing_where_no_timer_runs() {
         world.enter("default", 7_777);
     }
     assert!(world.key_count() <= 2, "{}", world.key_count());
+}
+
+#[test]
+fn what_is_owed_to_queues_whose_rule_is_full_for_long_stops_none_of_their_siblings() {
+    let mut world = World::new("per_key = '1/20ms'\n[rules]\nchat = {}\n[rules.daily]\noverall = '1/100s'");
+    for key in 0..4 {
+        world.enqueue_many("chat", key, 10);
+        world.enqueue("daily", key);
+    }
+    world.turn();
+    world.run_until(1_000);
+    let daily: Vec<u64> = (0..4).flat_map(|key| world.starts("daily", key)).collect();
+    assert_eq!(daily.len(), 1, "{daily:?}");
+    for key in 0..4 {
+        let starts = world.starts("chat", key);
+        let last = 180 + if world.starts("daily", key).is_empty() { 0 } else { 20 };
+        assert_eq!((starts.len(), starts.last()), (10, Some(&last)), "key {key}: {starts:?}");
+    }
 }

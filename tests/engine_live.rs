@@ -141,3 +141,61 @@ fn what_runs_under_either_key_counts_for_both() {
     world.finish(other);
     assert_eq!(world.scheduler.key_snapshot(world.now, b), Default::default());
 }
+
+/// Gives a key these numbers of its own.
+fn set_own(world: &mut World, rule: &str, key: u64, quota: &str) {
+    let text = format!("{}\n[keys.{key}]\n{rule} = '{quota}'", "[rules]\na = '3/1s'");
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let (rule, numbers) = rules.own_numbers(&key.to_string()).remove(0);
+    let key = world.key(key);
+    assert!(world.scheduler.set_own(world.now, key, rule, Some(numbers)));
+}
+
+#[test]
+fn what_no_longer_fits_a_keys_own_numbers_is_refused_and_stops_nobody() {
+    let mut world = World::new("[rules]\na = '3/1s'");
+    let cost = |cost| Entry { cost, ..Entry::default() };
+    world.enter_as("a", 1, Manner::Prompt, cost(3));
+    let costly = world.enqueue_as("a", 1, Manner::Zombie, cost(3));
+    let behind = world.enqueue("a", 1);
+    set_own(&mut world, "a", 1, "2/1s");
+    let answer = world.claim(costly);
+    assert!(matches!(answer, Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }), "{answer:?}");
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(behind), [1_000]);
+}
+
+#[test]
+fn what_no_longer_fits_when_it_comes_back_is_refused_and_stops_nobody() {
+    for scope in [Target::Request, Target::Overall] {
+        let mut world = World::new("[rules]\na = '3/1s'");
+        let costly = world.enter_as("a", 1, Manner::Runs, Entry { cost: 3, ..Entry::default() });
+        set_own(&mut world, "a", 1, "2/1s");
+        let behind = world.enqueue("a", 1);
+        world.retry(costly, scope, 10);
+        let answer = world.claim(costly);
+        assert!(matches!(answer, Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }), "{answer:?}");
+        world.run_until(5_000);
+        assert_eq!(world.starts_of(behind), [1_000]);
+    }
+    let mut world = World::new("[rules]\na = '3/1s'");
+    let costly = world.enter_as("a", 1, Manner::Runs, Entry { cost: 3, ..Entry::default() });
+    set_own(&mut world, "a", 1, "2/1s");
+    world.back_off(costly, 10);
+    assert!(matches!(world.claim(costly), Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }));
+    assert_eq!(world.scheduler.snapshot(world.now).waiting, 0);
+}
+
+#[test]
+fn what_does_not_fit_the_numbers_of_the_key_that_its_own_turns_out_to_be_is_refused() {
+    let mut world = World::new("[rules]\na = '3/1s'");
+    world.enter_as("a", 1, Manner::Prompt, Entry { cost: 3, ..Entry::default() });
+    let costly = world.enqueue_as("a", 1, Manner::Zombie, Entry { cost: 3, ..Entry::default() });
+    set_own(&mut world, "a", 2, "2/1s");
+    let behind = world.enqueue("a", 2);
+    let (from, into) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, from, into));
+    assert!(matches!(world.claim(costly), Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }));
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(behind), [1_000]);
+}

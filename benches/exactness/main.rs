@@ -3,7 +3,8 @@
 //! `scripts/bench exactness` prints the table. Virtual time and fixed seeds: the numbers are the same on every machine.
 //! The exit status says whether the balancer kept its windows.
 
-mod adversary;
+#[path = "../../tests/adversaries/callers.rs"]
+mod callers;
 #[allow(dead_code, unused_imports, reason = "the tests and the other benchmark use the rest of it")]
 #[path = "../../tests/harness/mod.rs"]
 mod harness;
@@ -15,7 +16,7 @@ mod rows;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use adversary::Adversary;
+use callers::{Adversary, Target};
 use report::Line;
 use request_balancer::engine::{Instant, Nanos};
 use rows::Row;
@@ -24,6 +25,9 @@ use rows::Row;
 const COUNT: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(60);
 
+/// What the callers are up against, for an hour.
+const TARGET: Target = Target { count: COUNT as u64, period: 60_000, periods: 60 };
+
 /// By how much the delay on the way to the server varies.
 const JITTER: Duration = Duration::from_millis(50);
 
@@ -31,7 +35,7 @@ const JITTER: Duration = Duration::from_millis(50);
 const WATCHED: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
-    let adversaries = Adversary::all();
+    let adversaries = TARGET.adversaries();
     let rows = rows::all(&adversaries);
     if report::wants_json() {
         report::print_json(&rows.iter().flat_map(|row| lines(row, &adversaries)).collect::<Vec<_>>());

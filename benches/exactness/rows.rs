@@ -8,10 +8,10 @@ use request_balancer::engine::{Instant, Nanos};
 use request_balancer::{Balancer, Rules};
 use tokio::time;
 
-use crate::adversary::{Adversary, END, stalls};
+use crate::callers::Adversary;
 use crate::harness::{Call, Rng, plan, rule, run};
 use crate::peers::{Governor, Leaky, Peer, Ratelimit, Tower};
-use crate::{JITTER, PERIOD, WATCHED, fullest};
+use crate::{JITTER, PERIOD, TARGET, WATCHED, fullest};
 
 /// What became of all adversaries with one limiter.
 #[derive(Clone, Debug)]
@@ -140,9 +140,9 @@ fn calls(adversary: &Adversary, rules: &str, handling: impl Fn(usize) -> Nanos) 
 
 /// All starts in order, and when each call started.
 fn run_calls(adversary: &Adversary, rules: &str, calls: Vec<Call>) -> (Vec<Instant>, Vec<Option<Instant>>) {
-    let mut draw = stalls();
-    let stall = || if adversary.stalls { draw().into() } else { Nanos::ZERO };
-    let log = run(&plan(rules), calls, Instant::ZERO.saturating_add(END.into()), stall);
+    let mut draw = TARGET.stalls();
+    let stall = || Nanos::from_millis(if adversary.stalls { draw() } else { 0 });
+    let log = run(&plan(rules), calls, Instant::from_millis(TARGET.end()), stall);
     (log.starts().map(|(_, at)| at).collect(), log.started)
 }
 
@@ -172,13 +172,13 @@ async fn attack(adversary: &Adversary, limiter: &impl Peer) -> Vec<Instant> {
         if !adversary.stalls {
             std::future::pending::<()>().await;
         }
-        let mut draw = stalls();
+        let mut draw = TARGET.stalls();
         loop {
             time::sleep(WORKS).await;
-            time::advance(draw()).await;
+            time::advance(Duration::from_millis(draw())).await;
         }
     };
     let callers = join_all(adversary.arrivals.iter().map(caller));
-    drop(time::timeout(END, select(Box::pin(callers), Box::pin(stalling))).await);
+    drop(time::timeout(Duration::from_millis(TARGET.end()), select(Box::pin(callers), Box::pin(stalling))).await);
     starts.take()
 }

@@ -33,6 +33,8 @@ pub(super) struct Lane {
 pub(super) struct Ring {
     pub(super) head: u32,
     pub(super) tail: u32,
+    /// Queues in it to which their key's next room is owed.
+    pub(super) owed: u32,
 }
 
 impl Lane {
@@ -93,6 +95,7 @@ impl Lane {
         queue.ticket = self.back;
         queue.credit = credit;
         queue.ring = Links { prev, next: NIL };
+        ring.owed += u32::from(queue.owed);
         if prev == NIL {
             ring.head = id
         } else {
@@ -111,6 +114,7 @@ impl Lane {
         queue.ticket = self.front;
         queue.credit = credit;
         queue.ring = Links { prev: NIL, next };
+        ring.owed += u32::from(queue.owed);
         if next == NIL {
             ring.tail = id
         } else {
@@ -131,6 +135,7 @@ impl Lane {
         let queue = &mut queues[id];
         queue.state = QueueState::Ready;
         queue.ring = Links { prev, next };
+        ring.owed += u32::from(queue.owed);
         if prev == NIL {
             ring.head = id
         } else {
@@ -142,6 +147,7 @@ impl Lane {
     /// Takes a queue out of its ring; the caller says where it stands now.
     pub(super) fn unlink(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32) {
         let Links { prev, next } = std::mem::replace(&mut queues[id].ring, Links::NONE);
+        ring.owed -= u32::from(queues[id].owed);
         if prev == NIL {
             ring.head = next
         } else {
@@ -157,5 +163,5 @@ impl Lane {
 }
 
 impl Ring {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, owed: 0 };
 }

@@ -112,6 +112,7 @@ impl<W> Scheduler<W> {
         for (clock, other) in record.clocks.iter_mut().zip(&old.clocks) {
             *clock = clock.later(*other);
         }
+        self.refuse_unfit(now);
         self.redecide_all(into.index);
         self.note_idle(now, into.index);
         self.dispatch(now);
@@ -197,16 +198,24 @@ impl<W> Scheduler<W> {
     }
 
     /// Refuses what the present plan has no place for.
-    fn refuse_unfit(&mut self, now: Instant) {
+    pub(super) fn refuse_unfit(&mut self, now: Instant) {
         let in_line: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
         for index in in_line {
             let request = &self.requests[index];
             if self.plan.rules[usize::from(self.queues[request.queue].rule)].removed {
                 self.refuse(now, index, Why::RuleRemoved);
-            } else if let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) {
-                self.refuse(now, index, Why::CostTooHigh { cost, capacity });
+            } else {
+                self.refuse_if_unfit(now, index);
             }
         }
+    }
+
+    /// Refuses a request in line that one of its limits never has room for.
+    pub(super) fn refuse_if_unfit(&mut self, now: Instant, index: u32) -> bool {
+        let request = &self.requests[index];
+        let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) else { return false };
+        self.refuse(now, index, Why::CostTooHigh { cost, capacity });
+        true
     }
 
     /// Moves a queue with all that is in it to another key: into its queue of the same rule, if it has one.

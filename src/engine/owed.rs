@@ -6,11 +6,11 @@
 
 use std::cmp::Reverse;
 
-use super::cost::Costs;
 use super::limit::{Ask, Spec};
 use super::plan::LimitSpec;
 use super::queue::{Queue, QueueState};
 use super::scheduler::Scheduler;
+use super::slab::NIL;
 use super::time::Instant;
 use super::turn::{Gate, Refusal, Whose};
 
@@ -43,10 +43,13 @@ impl<W> Scheduler<W> {
     /// The key's next room is no longer that of a queue: it goes to the one that was refused for it and let most pass
     /// beyond its patience, if there is one. All decide anew.
     pub(super) fn clear_owed(&mut self, queue: u32) {
-        let Self { queues, keys, .. } = self;
+        let Self { queues, keys, rings, .. } = self;
         let record = &mut queues[queue];
         record.owed = false;
         keys[record.key].owed -= 1;
+        if record.state == QueueState::Ready {
+            rings[usize::from(record.rule)].owed -= 1;
+        }
         if let Some(next) = self.next_owed(queue) {
             self.owe(next);
         }
@@ -86,8 +89,29 @@ impl<W> Scheduler<W> {
         false
     }
 
-    /// Refuses what would take the room that is owed to a sibling.
+    /// Refuses what would take the room that is owed to a sibling, unless that one is kept from using it for longer than
+    /// a lease.
     pub(super) fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
+        let answer = self.is_left_what_is_owed(now, id, whose);
+        let mut sibling = self.queues[id].sibling;
+        while answer.is_err() && sibling != id {
+            let record = &self.queues[sibling];
+            let (rule, next) = (usize::from(record.rule), record.sibling);
+            if record.owed && record.state == QueueState::Ready {
+                let gate = self.gate(now, rule, Whose::First(sibling), false);
+                if let Gate::Closed(opens) = gate
+                    && self.is_beyond_a_lease(now, opens)
+                {
+                    self.clear_owed(sibling);
+                    return self.leave_what_is_owed(now, id, whose);
+                }
+            }
+            sibling = next;
+        }
+        answer
+    }
+
+    fn is_left_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
         let Self { plan, requests, queues, keys, days, .. } = self;
         let queue = &queues[id];
         let key = &mut keys[queue.key];
@@ -165,20 +189,45 @@ impl<W> Scheduler<W> {
         Some(1)
     }
 
-    /// Takes the key's room from an owed queue that something else stops for longer than a lease, if a sibling could
-    /// use the room now.
-    pub(super) fn forfeit(&mut self, now: Instant, id: u32, opens: Option<Instant>) -> bool {
-        if !self.queues[id].owed || opens.is_some_and(|at| at <= now.saturating_add(self.plan.lease)) {
+    fn is_beyond_a_lease(&self, now: Instant, opens: Option<Instant>) -> bool {
+        opens.is_none_or(|at| at > now.saturating_add(self.plan.lease))
+    }
+
+    /// Takes the key's room from a queue of a rule that something stops for longer than a lease, if a sibling waits for
+    /// nothing but what is owed.
+    pub(super) fn forfeit(&mut self, now: Instant, rule: usize, opens: Option<Instant>) -> bool {
+        let mut left = self.rings[rule].owed;
+        if left == 0 || !self.is_beyond_a_lease(now, opens) {
             return false;
         }
+        // Those to whom something is owed went to the front.
+        let mut id = self.rings[rule].head;
+        while left > 0 && id != NIL {
+            if self.queues[id].owed {
+                left -= 1;
+                if self.is_waited_for(now, id) {
+                    self.clear_owed(id);
+                    return true;
+                }
+            }
+            id = self.queues[id].ring.next;
+        }
+        false
+    }
+
+    /// Whether a sibling waits for nothing but what is owed to a queue.
+    fn is_waited_for(&mut self, now: Instant, id: u32) -> bool {
         let mut sibling = self.queues[id].sibling;
         while sibling != id {
             let record = &self.queues[sibling];
-            let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.state == QueueState::Yielding
-                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), false), Gate::Open)
-            {
-                self.clear_owed(id);
+            let (rule, state, next) = (usize::from(record.rule), record.state, record.sibling);
+            let whose = Whose::First(sibling);
+            let waits = match state {
+                QueueState::Yielding => true,
+                QueueState::Parked { .. } => self.check_all_but_owed(now, sibling, whose, false).is_ok(),
+                QueueState::Idle | QueueState::Ready | QueueState::Blocked => false,
+            };
+            if waits && matches!(self.gate(now, rule, whose, false), Gate::Open) {
                 return true;
             }
             sibling = next;

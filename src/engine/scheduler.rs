@@ -322,10 +322,12 @@ impl<W> Scheduler<W> {
         if !self.put_back(now, id, deadline) {
             return false;
         }
-        if steps_out {
-            self.step_out(id, until);
-        } else {
-            self.requeue(id.index, Instant::ZERO);
+        if !self.refuse_if_unfit(now, id.index) {
+            if steps_out {
+                self.step_out(id, until);
+            } else {
+                self.requeue(id.index, Instant::ZERO);
+            }
         }
         self.after_event(now);
         true
@@ -340,10 +342,12 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.requests[id.index].queue;
-        if self.plan.rules[usize::from(self.queues[queue].rule)].ordered {
-            self.requeue(id.index, until);
-        } else {
-            self.step_out(id, until);
+        if !self.refuse_if_unfit(now, id.index) {
+            if self.plan.rules[usize::from(self.queues[queue].rule)].ordered {
+                self.requeue(id.index, until);
+            } else {
+                self.step_out(id, until);
+            }
         }
         self.after_event(now);
         true
@@ -408,8 +412,8 @@ impl<W> Scheduler<W> {
 
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
     ///
-    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers. They
-    /// go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
+    /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers; what
+    /// waits and can no longer fit is refused with [`Why::CostTooHigh`]. They go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
     pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
         let now = self.tick(now);
         if !self.keys.contains(key.index, key.generation) {
@@ -421,6 +425,7 @@ impl<W> Scheduler<W> {
         limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
+        self.refuse_unfit(now);
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;

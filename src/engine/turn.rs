@@ -132,6 +132,8 @@ impl<W> Scheduler<W> {
             && !self.door.is_before(queue)
             && matches!(self.gate(now, usize::from(self.queues[queue].rule), Whose::New(costs), false), Gate::Open)
             && self.check(now, queue, Whose::New(costs), false).is_ok()
+            // What was owed in vain is given up, and siblings are ready that came before.
+            && !self.anything_ready()
     }
 
     /// A grant's lease begins.
@@ -237,7 +239,7 @@ impl<W> Scheduler<W> {
                     Gate::TooCostly => false,
                     Gate::Reserved => continue,
                     Gate::Closed(at) => {
-                        if self.forfeit(now, head, at) {
+                        if self.forfeit(now, rule, at) {
                             self.order = order;
                             return Step::Demoted;
                         }
@@ -302,7 +304,8 @@ impl<W> Scheduler<W> {
             return Gate::Closed(Some(hold));
         }
         let plan_of_rule = &plan.rules[rule];
-        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit)) {
+        let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
+        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
         let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
@@ -321,6 +324,17 @@ impl<W> Scheduler<W> {
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
     pub(super) fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         self.leave_what_is_owed(now, id, whose)?;
+        self.check_all_but_owed(now, id, whose, waived)
+    }
+
+    /// The same without what is owed to siblings.
+    pub(super) fn check_all_but_owed(
+        &mut self,
+        now: Instant,
+        id: u32,
+        whose: Whose<'_>,
+        waived: bool,
+    ) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, days, .. } = self;
         let costs = whose.costs(requests, queues);
@@ -452,7 +466,8 @@ impl<W> Scheduler<W> {
             }
             all = all.and(answer);
         }
-        let inside = bounds.iter().filter(|bound| Some(breadth(bound)) <= widest);
+        let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;
+        let inside = bounds.iter().filter(|&bound| Some(breadth(bound)) <= widest && takes(bound));
         reserved.extend(inside.map(|bound| bound.limit));
         match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),

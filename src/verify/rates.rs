@@ -12,7 +12,8 @@ const CAUGHT_UP: Duration = Duration::from_millis(2);
 pub(super) fn too_early(taken: &[Taken], interval: Duration) -> Vec<(Duration, Duration)> {
     let mut due = 0;
     let mut found = Vec::new();
-    for &(at, cost) in taken {
+    // What takes nothing waits for nobody.
+    for &(at, cost) in taken.iter().filter(|&&(_, cost)| cost > 0) {
         let nanos = at.as_nanos();
         if nanos + CAUGHT_UP.as_nanos() < due {
             found.push((at, Duration::from_nanos(u64::try_from(due).unwrap_or(u64::MAX))));
@@ -115,6 +116,11 @@ mod tests {
         assert_eq!(too_early(&spaced, ms(100)), []);
         assert_eq!(too_early(&[(ms(0), 1), (ms(97), 1)], ms(100)), [(ms(97), ms(100))]);
         assert_eq!(too_early(&[(ms(5_000), 2), (ms(5_101), 1)], ms(100)), [(ms(5_101), ms(5_200))]);
+    }
+
+    #[test]
+    fn who_takes_nothing_is_never_too_early() {
+        assert_eq!(too_early(&[(ms(0), 1), (ms(50), 0), (ms(100), 1)], ms(100)), []);
     }
 
     #[test]

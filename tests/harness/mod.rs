@@ -9,4 +9,4 @@ pub(crate) mod scenarios;
 
 pub(crate) use measure::{Measure, Value, overshoot};
 pub(crate) use rng::Rng;
-pub(crate) use run::{Call, Log, call, plan, prompt, rule, run};
+pub(crate) use run::{Call, Log, Setup, call, plan, prompt, rule, run};

@@ -1,11 +1,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use request_balancer::Rules;
 use request_balancer::engine::{
     Claim, Enter, Entry, Instant, KeyId, Nanos, Plan, RequestId, RuleId, Scheduler, Turned,
 };
+use request_balancer::{Rules, Start, verify};
 
 /// One call that somebody makes.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,17 @@ impl Log {
         self.order.iter().filter_map(|&index| Some((&self.calls[index], self.started[index]?)))
     }
 
+    /// The log as whoever reads it elsewhere sees it, `late` after each start.
+    pub(crate) fn lines(&self, plan: &Plan, mut late: impl FnMut(&Call) -> Nanos) -> Vec<Start> {
+        let line = |(call, at): (&Call, Instant)| {
+            let seen = at.saturating_add(late(call));
+            let end = seen.max(at.saturating_add(call.handling));
+            let rule = &*plan.rules[usize::from(call.rule.0)].name;
+            Start::new(nanos(seen), rule, call.key).cost(call.cost).end(nanos(end))
+        };
+        self.starts().map(line).collect()
+    }
+
     /// When the last call started.
     pub(crate) fn last_start(&self) -> Instant {
         self.starts().last().map_or(Instant::ZERO, |(_, at)| at)
@@ -56,10 +69,25 @@ impl Log {
     }
 }
 
-/// The plan of a rules file.
-pub(crate) fn plan(rules: &str) -> Arc<Plan> {
+/// A rules file and its plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) rules: Rules,
+    plan: Arc<Plan>,
+}
+
+impl Deref for Setup {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+/// A rules file, loaded.
+pub(crate) fn plan(rules: &str) -> Setup {
     match rules.parse::<Rules>() {
-        Ok(rules) => rules.plan(),
+        Ok(rules) => Setup { plan: rules.plan(), rules },
         Err(findings) => panic!("{findings}\nin\n{rules}"),
     }
 }
@@ -75,14 +103,14 @@ pub(crate) fn prompt() -> Nanos {
     Nanos::ZERO
 }
 
-/// Lets the calls come and go until nothing is left to do before `until`.
+/// Lets the calls come and go until nothing is left to do before `until`. No start may break a rule.
 ///
 /// `stall` says how long the executor takes from each wake to the poll that claims. Calls of one instant all stand in
 /// line before the first of them is granted.
-pub(crate) fn run(plan: &Arc<Plan>, mut calls: Vec<Call>, until: Instant, stall: impl FnMut() -> Nanos) -> Log {
+pub(crate) fn run(setup: &Setup, mut calls: Vec<Call>, until: Instant, stall: impl FnMut() -> Nanos) -> Log {
     calls.sort_by_key(|call| call.at);
     let mut driver = Driver {
-        scheduler: Scheduler::new(Arc::clone(plan)),
+        scheduler: Scheduler::new(Arc::clone(&setup.plan)),
         keys: BTreeMap::new(),
         ids: vec![None; calls.len()],
         events: BinaryHeap::new(),
@@ -92,7 +120,13 @@ pub(crate) fn run(plan: &Arc<Plan>, mut calls: Vec<Call>, until: Instant, stall:
         log: Log { started: vec![None; calls.len()], order: Vec::with_capacity(calls.len()), calls },
     };
     driver.run(until);
+    let breaches = verify(&setup.rules, &driver.log.lines(setup, |_| Nanos::ZERO));
+    assert!(breaches.is_empty(), "{} breaches, the first is {}", breaches.len(), breaches[0]);
     driver.log
+}
+
+fn nanos(at: Instant) -> Duration {
+    Duration::from_nanos(at.as_nanos())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

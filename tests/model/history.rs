@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Withdraw(u32),
     /// The request's owner polls it, woken or not.
     Poll(u32),
+    /// The attempt of a running request ends now, and so.
+    End(u32, Then),
     Hold(Target, u64),
     Release(Target),
     Pause(usize),
@@ -105,6 +107,7 @@ impl fmt::Display for Op {
             Self::Enter(entry) => write!(f, "{entry}"),
             Self::Withdraw(label) => write!(f, "withdraw #{label}"),
             Self::Poll(label) => write!(f, "poll #{label}"),
+            Self::End(label, then) => write!(f, "end #{label}, {then}"),
             Self::Hold(target, span) => write!(f, "hold {target:?} for {}", Span(*span)),
             Self::Release(target) => write!(f, "release {target:?}"),
             Self::Pause(rule) => write!(f, "pause r{rule}"),
@@ -132,16 +135,21 @@ impl fmt::Display for Entry {
             None => f.write_str(", zombie")?,
         }
         for Attempt { lasts, then } in &self.attempts {
-            write!(f, "; {} then ", Span(*lasts))?;
-            match then {
-                Then::Finish => f.write_str("finish")?,
-                Then::Retry { scope, after, deadline } => {
-                    write!(f, "retry {scope:?} {}{}", Span(*after), Deadline(*deadline))?;
-                }
-                Then::BackOff { after, deadline } => write!(f, "back off {}{}", Span(*after), Deadline(*deadline))?,
-            }
+            write!(f, "; {} then {then}", Span(*lasts))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Then {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finish => f.write_str("finish"),
+            Self::Retry { scope, after, deadline } => {
+                write!(f, "retry {scope:?} {}{}", Span(*after), Deadline(*deadline))
+            }
+            Self::BackOff { after, deadline } => write!(f, "back off {}{}", Span(*after), Deadline(*deadline)),
+        }
     }
 }
 

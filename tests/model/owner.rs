@@ -12,7 +12,7 @@ use request_balancer::{Rules, Start};
 use super::books::{Books, Request, Stage, Wrong};
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
 use super::limits::Kind;
-use super::spec::MS;
+use super::spec::{MS, Spec};
 
 /// Turns in one instant after which the machine is said to run in circles.
 const CIRCLES: usize = 2_000;
@@ -31,6 +31,8 @@ pub(crate) struct Owner {
     dirty: bool,
     /// Every request is polled as soon as it may do something.
     draining: bool,
+    /// Nothing is inspected: it was, the last time it went this way.
+    pub(crate) blindly: bool,
     /// The queue that a newcomer is being put into.
     joining: Option<(usize, u64)>,
 }
@@ -43,26 +45,34 @@ const fn rule_id(rule: usize) -> RuleId {
     RuleId(rule as u16)
 }
 
+/// The rules that a spec means, and their plan.
+pub(crate) fn loaded(spec: &Spec) -> Result<(Rules, Arc<Plan>), Wrong> {
+    let rules: Rules = spec.to_string().parse().map_err(|findings| format!("rules that do not load: {findings}"))?;
+    let (lease, max_hold) = (Nanos::new(spec.lease), Nanos::new(spec.max_hold));
+    let plan = Plan { lease, max_hold, ..(*rules.plan()).clone() };
+    Ok((rules, Arc::new(plan)))
+}
+
 impl Owner {
     pub(crate) fn new(history: &History) -> Result<Self, Wrong> {
-        let text = history.spec.to_string();
-        let rules: Rules = text.parse().map_err(|findings| format!("rules that do not load: {findings}"))?;
-        let plan = Plan {
-            lease: Nanos::new(history.spec.lease),
-            max_hold: Nanos::new(history.spec.max_hold),
-            ..(*rules.plan()).clone()
-        };
-        Ok(Self {
+        let (rules, plan) = loaded(&history.spec)?;
+        Ok(Self::under(&history.spec, rules, plan))
+    }
+
+    /// Under rules that are loaded already.
+    pub(crate) fn under(spec: &Spec, rules: Rules, plan: Arc<Plan>) -> Self {
+        Self {
             rules,
-            scheduler: Scheduler::new(Arc::new(plan)),
-            books: Books::new(&history.spec),
+            scheduler: Scheduler::new(plan),
+            books: Books::new(spec),
             keys: BTreeMap::new(),
             turns: 0,
             labels: BTreeMap::new(),
             dirty: false,
             draining: false,
+            blindly: false,
             joining: None,
-        })
+        }
     }
 
     /// Goes through a history and lets everything come to its end.
@@ -73,7 +83,7 @@ impl Owner {
         self.drain().map_err(|wrong| format!("{wrong}\nat {} ns after the last op", self.books.now))
     }
 
-    fn apply(&mut self, op: &Op) -> Result<(), Wrong> {
+    pub(crate) fn apply(&mut self, op: &Op) -> Result<(), Wrong> {
         let now = at(self.books.now);
         match op {
             Op::Advance(span) => return self.advance(self.books.now + span),
@@ -96,6 +106,13 @@ impl Owner {
                 if let Some(number) = self.labels.get(label).copied() {
                     self.claim(number)?;
                     self.wakes()?;
+                }
+            }
+            Op::End(label, then) => {
+                if let Some(number) = self.labels.get(label).copied()
+                    && matches!(self.books.requests[number].stage, Stage::Running(_))
+                {
+                    self.end(number, *then)?;
                 }
             }
             Op::Hold(target, span) => {
@@ -144,7 +161,9 @@ impl Owner {
             let now = self.books.now;
             let due = |at: Option<u64>| at.is_some_and(|at| at <= now);
             if let Some(number) = self.books.requests.iter().position(|request| due(request.ends_at)) {
-                self.end(number)?;
+                let request = &self.books.requests[number];
+                let script = request.entry.attempts.get(request.starts - 1);
+                self.end(number, script.map_or(Then::Finish, |attempt: &Attempt| attempt.then))?;
             } else if let Some(number) = self.books.requests.iter().position(|request| due(request.claims_at)) {
                 self.books.requests[number].claims_at = None;
                 self.claim(number)?;
@@ -463,13 +482,11 @@ impl Owner {
         }
     }
 
-    /// An attempt ends as its entry says.
-    fn end(&mut self, number: usize) -> Result<(), Wrong> {
+    /// An attempt ends.
+    fn end(&mut self, number: usize, then: Then) -> Result<(), Wrong> {
         let request = &self.books.requests[number];
         let (id, now) = (request.id, self.books.now);
         let (rule, key) = (request.entry.rule, request.entry.key);
-        let then =
-            request.entry.attempts.get(request.starts - 1).map_or(Then::Finish, |attempt: &Attempt| attempt.then);
         let stays = !self.books.closed && !request.aborted;
         let (after, deadline, scope) = match then {
             Then::Finish => {
@@ -628,8 +645,19 @@ impl Owner {
         Ok(())
     }
 
+    /// What runs ends now, and whatever starts from now on ends as it starts.
+    pub(crate) fn end_all(&mut self) -> Result<(), Wrong> {
+        for number in 0..self.books.requests.len() {
+            self.books.requests[number].entry.attempts.clear();
+            if matches!(self.books.requests[number].stage, Stage::Running(_)) {
+                self.end(number, Then::Finish)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Everything may go on and comes to its end; then nothing may be left.
-    fn drain(&mut self) -> Result<(), Wrong> {
+    pub(crate) fn drain(&mut self) -> Result<(), Wrong> {
         self.settle()?;
         self.draining = true;
         for rule in 0..self.books.spec.rules.len() {
@@ -681,6 +709,9 @@ impl Owner {
 
     fn inspect(&mut self) -> Result<(), Wrong> {
         self.books.settle();
+        if self.blindly {
+            return Ok(());
+        }
         let now = at(self.books.now);
         let snapshot = self.scheduler.snapshot(now);
         self.books.counts(&snapshot)?;

@@ -1,10 +1,8 @@
 //! Urgent work first, and nobody left behind.
 
-use std::sync::Arc;
+use request_balancer::engine::{Instant, Nanos, RuleId};
 
-use request_balancer::engine::{Instant, Nanos, Plan, RuleId};
-
-use super::super::{Call, Log, Measure, Rng, Value, call, plan, prompt, rule, run};
+use super::super::{Call, Log, Measure, Rng, Setup, Value, call, plan, prompt, rule, run};
 
 /// Bypass bounds K = 1/share - L of 9 and 29.
 const THREE_LANES: &str = r#"
@@ -21,7 +19,7 @@ share = "1/32"
 
 /// Random calls of two lanes over a backlog of the third, every call of its own key so that only lanes matter.
 struct ThreeLanes {
-    plan: Arc<Plan>,
+    plan: Setup,
     interactive: RuleId,
     normal: RuleId,
     bulk: RuleId,
