@@ -3,6 +3,7 @@
 pub mod engine;
 #[cfg(feature = "tokio")]
 mod error;
+pub mod headers;
 mod key;
 mod rules;
 #[cfg(feature = "tokio")]
