@@ -73,7 +73,7 @@ fn a_wait_is_never_longer_than_a_leap_year() {
 }
 
 #[test]
-fn fr_063_a_reset_of_two_to_the_63_is_no_reset() {
+fn a_reset_of_two_to_the_63_is_no_reset() {
     for value in ["9223372036854775808", "-9223372036854775808"] {
         let observation = read(429, &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", value)]);
         let reset = observation.binding().expect("what else it said").reset;

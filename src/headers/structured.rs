@@ -231,3 +231,137 @@ impl<'v> Cursor<'v> {
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&byte)
 }
+
+#[cfg(test)]
+mod tests {
+    use sfv::{BareItem, Dictionary, List, ListEntry, Parser};
+
+    use super::*;
+
+    const PIECES: &[&str] = &[
+        "\"a\"",
+        "\"b c\"",
+        "\"",
+        "a",
+        "quota",
+        ";r=5",
+        ";t=30",
+        "; w=60",
+        " ;q=1",
+        ";pk=:YQ==:",
+        ";x",
+        ";r=-1",
+        ";r=1.5",
+        ";r=abc",
+        ";w=\"1\"",
+        ",",
+        ", ",
+        " , ",
+        " ",
+        "\t",
+        "limit=10",
+        "remaining=5",
+        "reset=1",
+        "limit",
+        "=",
+        "100",
+        "-1",
+        "1.25",
+        "1.2345",
+        "1234567890123456",
+        "123456789012.5",
+        "(a b)",
+        "(1;x 2);w=5",
+        "(",
+        ")",
+        "?1",
+        "?2",
+        "@5",
+        "@1.5",
+        "*x",
+        "A/b:c",
+        "\\\"",
+        "é",
+        ";R=1",
+        ";r=1;r=2",
+        "\"a\\\\\"",
+        "10;w=1",
+    ];
+
+    const LISTS: usize = 200_000;
+
+    /// What is told apart here of the other reader's item.
+    fn item(item: &BareItem) -> Result<i64, Option<String>> {
+        match item {
+            BareItem::Integer(number) => Ok(i64::from(*number)),
+            BareItem::Token(token) => Err(Some(token.as_str().to_owned())),
+            BareItem::String(text) => Err(Some(text.as_str().replace('\\', "\\\\").replace('"', "\\\""))),
+            _ => Err(None),
+        }
+    }
+
+    fn ours(item: Item<'_>) -> Result<i64, Option<String>> {
+        match item {
+            Item::Integer(number) => Ok(number),
+            Item::Text(text) => Err(Some(String::from_utf8(text.to_vec()).expect("ASCII"))),
+            Item::Other => Err(None),
+        }
+    }
+
+    fn random(seed: u64) -> String {
+        let mut random = fastrand::Rng::with_seed(seed);
+        (0..random.usize(1..9)).map(|_| PIECES[random.usize(..PIECES.len())]).collect()
+    }
+
+    #[test]
+    fn lists_are_read_as_another_reader_reads_them() {
+        let mut sound = 0;
+        for seed in 0..LISTS as u64 {
+            let text = random(seed);
+            let mut members = Vec::new();
+            let read = list(text.as_bytes(), |member| members.push(member));
+            let theirs = Parser::new(&text).parse::<List>();
+            assert_eq!(read.is_some(), theirs.is_ok(), "{text:?}: {theirs:?}");
+            let theirs = theirs.unwrap_or_default();
+            sound += usize::from(!theirs.is_empty());
+            assert_eq!(members.len(), theirs.len(), "{text:?}");
+            for (member, their) in members.iter().zip(&theirs) {
+                let (their_item, parameters) = match their {
+                    ListEntry::Item(entry) => (item(&entry.bare_item), &entry.params),
+                    ListEntry::InnerList(entry) => (Err(None), &entry.params),
+                };
+                assert_eq!(ours(member.item), their_item, "{text:?}");
+                for name in ["r", "t", "w", "q", "x", "pk"] {
+                    let their = parameters.get(name).map(item);
+                    assert_eq!(member.parameter(name).map(ours), their, "{name} in {text:?}");
+                }
+            }
+        }
+        assert!(sound > LISTS / 50, "only {sound} sound ones");
+    }
+
+    #[test]
+    fn dictionaries_are_read_as_another_reader_reads_them() {
+        let mut sound = 0;
+        for seed in 0..LISTS as u64 {
+            let text = random(seed);
+            let mut members = std::collections::BTreeMap::new();
+            let read = dictionary(text.as_bytes(), |key, item| {
+                members.insert(String::from_utf8(key.to_vec()).expect("ASCII"), ours(item));
+            });
+            let theirs = Parser::new(&text).parse::<Dictionary>();
+            assert_eq!(read.is_some(), theirs.is_ok(), "{text:?}: {theirs:?}");
+            let theirs = theirs.unwrap_or_default();
+            sound += usize::from(!theirs.is_empty());
+            assert_eq!(members.len(), theirs.len(), "{text:?}");
+            for (key, their) in &theirs {
+                let their = match their {
+                    ListEntry::Item(entry) => item(&entry.bare_item),
+                    ListEntry::InnerList(_) => Err(None),
+                };
+                assert_eq!(members.get(key.as_str()), Some(&their), "{key:?} in {text:?}");
+            }
+        }
+        assert!(sound > LISTS / 50, "only {sound} sound ones");
+    }
+}
