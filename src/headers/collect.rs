@@ -29,7 +29,7 @@ pub(super) struct Collected<'d, 'h> {
     pub(super) states: ArrayVec<&'h [u8], LINES>,
     pub(super) policies: ArrayVec<&'h [u8], LINES>,
     #[cfg(feature = "json")]
-    pub(super) json: ArrayVec<(&'d super::json::Json, &'h [u8]), LINES>,
+    pub(super) json: ArrayVec<(&'d super::json::JsonHeader, &'h [u8]), LINES>,
 }
 
 impl<'d, 'h> Collected<'d, 'h> {
@@ -111,10 +111,8 @@ impl<'d, 'h> Collected<'d, 'h> {
                 }
             }
             #[cfg(feature = "json")]
-            for json in layer.json.iter() {
-                if json.header.as_ref().is_some_and(|name| fits(name, header)) {
-                    let _ = self.json.try_push((json, value));
-                }
+            for json in layer.json_headers.iter().filter(|json| fits(json.header, header)) {
+                let _ = self.json.try_push((json, value));
             }
         }
         understood

@@ -100,14 +100,18 @@ pub(super) fn from_number(number: Number, form: Form) -> Told {
     };
     let seconds = if number.fraction { MILLISECOND } else { SECOND };
     match form {
-        Form::Any | Form::RetryAfter => match number.whole {
-            _ if number.is_negative() => after(Duration::ZERO, seconds),
-            ..1_000_000_000 => after(number.seconds(), seconds),
-            ..100_000_000_000 => Told { moment: Moment::At(number.times(1_000_000_000)), grain: seconds },
-            ..100_000_000_000_000 => Told { moment: Moment::At(number.times(1_000_000)), grain: MILLISECOND },
-            ..100_000_000_000_000_000 => Told { moment: Moment::At(number.times(1_000)), grain: MILLISECOND },
-            _ => Told { moment: Moment::At(number.times(1)), grain: MILLISECOND },
-        },
+        Form::Any | Form::RetryAfter if number.is_negative() => after(Duration::ZERO, seconds),
+        Form::Any | Form::RetryAfter => {
+            let at = |nanos| Moment::At(number.times(nanos));
+            match number.whole {
+                // 31 years from now, or 2001: nothing real lies on the wrong side.
+                0..=999_999_999 => after(number.seconds(), seconds),
+                1_000_000_000..=99_999_999_999 => Told { moment: at(1_000_000_000), grain: seconds },
+                100_000_000_000..=99_999_999_999_999 => Told { moment: at(1_000_000), grain: MILLISECOND },
+                100_000_000_000_000..=99_999_999_999_999_999 => Told { moment: at(1_000), grain: MILLISECOND },
+                100_000_000_000_000_000.. => Told { moment: at(1), grain: MILLISECOND },
+            }
+        }
         Form::Seconds => after(number.seconds(), seconds),
         Form::Milliseconds => after(duration(number.times(1_000_000)), MILLISECOND),
         Form::Minutes => after(duration(number.times(60_000_000_000)), if number.fraction { SECOND } else { MINUTE }),

@@ -108,7 +108,7 @@ impl<'d, 'h> Slot<'d, 'h> {
     /// Puts the window into `observation`, or the windows if it is several.
     pub(super) fn finish(mut self, base: i128, policies: &[&[u8]], observation: &mut Observation) {
         let Some(limits) = self.limits else {
-            self.per = self.per.or(self.length.within(base)).or_else(|| self.policy(policies));
+            self.per = self.per.or_else(|| self.length.within(base)).or_else(|| self.policy(policies));
             let window = self.window(base, observation);
             if let Some(window) = window {
                 observation.push(window);
@@ -166,7 +166,7 @@ impl<'d, 'h> Slot<'d, 'h> {
                 if let (Item::Integer(quota), Some(secs)) = (member.item, member.parameter("w").and_then(Item::count))
                     && quota == limit
                 {
-                    length = length.or(Some(Duration::from_secs(secs)));
+                    length = length.or_else(|| Some(Duration::from_secs(secs)));
                 }
             });
         }
@@ -182,7 +182,7 @@ impl<'d, 'h> Slot<'d, 'h> {
                 if let (Item::Integer(quota), Some(secs)) = (member.item, member.parameter("w").and_then(Item::count))
                     && quota == limit
                 {
-                    self.per = self.per.or(Some(Duration::from_secs(secs)));
+                    self.per = self.per.or_else(|| Some(Duration::from_secs(secs)));
                 }
             });
         }

@@ -1,5 +1,6 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod dialects;
 mod lanes;
 mod own;
 mod quotas;
@@ -101,7 +102,8 @@ impl Checker<'_> {
         let keys = self.key_quotas(&names);
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
-        Model { caps, margin, count_from, units, zones, fair_by, retry, rules, limits, lanes, keys }
+        let dialects = self.dialects();
+        Model { caps, margin, count_from, units, zones, fair_by, retry, rules, limits, lanes, keys, dialects }
     }
 
     fn rule(&mut self, name: &At<String>, rule: &Rule, outer: &RetryPolicy, limits: &BTreeSet<&str>) -> CheckedRule {
