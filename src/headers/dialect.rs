@@ -364,9 +364,11 @@ pub enum Meaning {
 /// Whether `text` is `pattern` in any case; a `*` at either end of the pattern stands for anything.
 #[cfg(feature = "headers")]
 pub(crate) fn fits(pattern: &str, text: &[u8]) -> bool {
-    let (pattern, begins) = pattern.strip_suffix('*').map_or((pattern, false), |rest| (rest, true));
-    let (pattern, ends) = pattern.strip_prefix('*').map_or((pattern, false), |rest| (rest, true));
-    let (pattern, length) = (pattern.as_bytes(), pattern.len());
+    let pattern = pattern.as_bytes();
+    let (begins, ends) = (pattern.last() == Some(&b'*'), pattern.first() == Some(&b'*'));
+    let pattern = pattern.strip_suffix(b"*").unwrap_or(pattern);
+    let pattern = pattern.strip_prefix(b"*").unwrap_or(pattern);
+    let length = pattern.len();
     let same = |part: Option<&[u8]>| part.is_some_and(|part| part.eq_ignore_ascii_case(pattern));
     match (ends, begins) {
         (false, false) => text.eq_ignore_ascii_case(pattern),
