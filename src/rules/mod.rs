@@ -13,6 +13,7 @@ mod compile;
 mod dialect;
 mod duration;
 mod finding;
+mod guard;
 mod levels;
 mod model;
 mod own;
