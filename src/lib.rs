@@ -48,6 +48,7 @@ pub mod engine;
 mod error;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+pub mod headers;
 mod key;
 mod rules;
 #[cfg(feature = "tokio")]
@@ -74,6 +75,6 @@ pub use runtime::{Imported, State};
 pub use verify::{Breach, Start, verify, verify_arrivals};
 
 /// The README's example is compiled and run like any other.
-#[cfg(all(doctest, feature = "tokio"))]
+#[cfg(all(doctest, feature = "tokio", feature = "headers"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,6 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod dialects;
 mod guard;
 mod lanes;
 mod own;
@@ -107,6 +108,7 @@ impl Checker<'_> {
         let ban_guard = self.ban_guard();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
+        let dialects = self.dialects();
         Model {
             caps,
             margin,
@@ -124,6 +126,7 @@ impl Checker<'_> {
             limits,
             lanes,
             keys,
+            dialects,
         }
     }
 
