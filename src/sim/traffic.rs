@@ -59,7 +59,7 @@ pub(crate) fn planned(setup: &Setup, seed: u64) -> (Vec<Call>, u32) {
 
 impl Traffic {
     /// The first key that it does not have.
-    fn keys_end(&self) -> u32 {
+    pub(crate) fn keys_end(&self) -> u32 {
         let traced = match &self.arrivals {
             Arrivals::Trace(lines) => lines.iter().map(|line| line.key.saturating_add(1)).max().unwrap_or(0),
             Arrivals::Backlog { .. }
@@ -83,6 +83,20 @@ impl Traffic {
             | Arrivals::Poisson { .. }
             | Arrivals::Bursts { .. }
             | Arrivals::Trace(_) => None,
+        }
+    }
+}
+
+impl Arrivals {
+    /// How many calls are known before anything is answered; in a closed loop none.
+    pub(crate) fn calls(&self) -> u64 {
+        match self {
+            Self::Backlog { calls }
+            | Self::Even { calls, .. }
+            | Self::Poisson { calls, .. }
+            | Self::Bursts { calls, .. } => *calls,
+            Self::Closed { .. } => 0,
+            Self::Trace(lines) => lines.len() as u64,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Run;
-use crate::engine::{Instant, LimitSpec, Plan};
+use crate::engine::{Instant, LimitSpec, Nanos, Plan};
 use crate::sim::measure::Value;
 use crate::sim::meter::{self, Meter, Room};
 
@@ -36,7 +36,9 @@ fn alone(specs: &[&LimitSpec], calls: impl Iterator<Item = (Instant, u32)>, end:
 /// The bound for each queue alone, and that for all of them under the limits that all rules share.
 fn bounds(run: &Run<'_>) -> (u64, Instant) {
     let plan = run.setup.rules.plan();
-    let ready_until = run.log.end.saturating_add(crate::engine::Nanos::new(1));
+    // A run that was cut starts nothing at its end; one that ran out may have.
+    let cut = run.log.end == Instant::ZERO.saturating_add(run.setup.until);
+    let ready_until = run.log.end.saturating_add(Nanos::new(u64::from(!cut)));
     let mut order: Vec<u32> = (0..run.log.calls.len() as u32).collect();
     order.sort_by_key(|&index| run.log.calls[index as usize].at);
     let withdrawn: Vec<u32> = run.log.withdrawn.iter().map(|&(call, _)| call).collect();

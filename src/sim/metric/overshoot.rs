@@ -1,6 +1,5 @@
 //! By how much the fullest window of a limit is over.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::{Clock, Run};
@@ -41,32 +40,32 @@ fn fullest(run: &Run<'_>, level: Level<'_>, each_key: bool, period: Nanos, clock
     let rules: Vec<_> = run.setup.rules.iter().collect();
     let binds: Vec<bool> =
         rules.iter().map(|rule| if each_key { level.binds_per_key(rule) } else { level.binds_overall(rule) }).collect();
-    let mut instants: Vec<(Instant, u32)> = run
+    let mut instants: Vec<(u32, Instant, u32)> = run
         .log
         .starts
         .iter()
         .filter(|start| binds[usize::from(run.rule(start.call))])
-        .map(|start| match clock {
-            Clock::Starts => (start.at, start.call),
-            Clock::Server => (start.arrived, start.call),
+        .map(|start| {
+            let call = run.log.calls[start.call as usize];
+            let at = match clock {
+                Clock::Starts => start.at,
+                Clock::Server => start.arrived,
+            };
+            (if each_key { call.key } else { 0 }, at, call.cost)
         })
-        .filter(|&(at, _)| at != Instant::NEVER)
+        .filter(|&(_, at, _)| at != Instant::NEVER)
         .collect();
-    instants.sort_by_key(|&(at, _)| at);
-    let mut windows: BTreeMap<u32, (VecDeque<(Instant, u64)>, u64)> = BTreeMap::new();
-    let mut most = 0;
-    for (at, call) in instants {
-        let call = run.log.calls[call as usize];
-        let (window, sum) = windows.entry(if each_key { call.key } else { 0 }).or_default();
-        while let Some(&(first, cost)) = window.front()
-            && first.saturating_add(period) <= at
+    instants.sort_unstable();
+    let (mut first, mut sum, mut most) = (0, 0, 0);
+    for &(key, at, cost) in &instants {
+        while let (first_key, first_at, first_cost) = instants[first]
+            && (first_key != key || first_at.saturating_add(period) <= at)
         {
-            window.pop_front();
-            *sum -= cost;
+            sum -= u64::from(first_cost);
+            first += 1;
         }
-        window.push_back((at, call.cost.into()));
-        *sum += u64::from(call.cost);
-        most = most.max(*sum);
+        sum += u64::from(cost);
+        most = most.max(sum);
     }
     most
 }

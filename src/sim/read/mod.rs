@@ -96,6 +96,7 @@ impl Document<'_, '_> {
         let until = until.unwrap_or(Nanos::MAX);
         let traffic = self.traffic(traffic, known, until);
         let server = self.server(server);
+        let shown = shows.is_some() || variants.is_some();
         let shows = self.shows(shows, "show", &traffic);
         let base = Setup {
             title: title.map_or_else(String::new, |at| at.value),
@@ -111,7 +112,7 @@ impl Document<'_, '_> {
             None => vec![base.clone()],
             Some(variants) => self.variants(variants, &source, &base),
         };
-        if setups.iter().all(|setup| setup.shows.is_empty()) {
+        if !shown {
             self.missing("show", "at least one `[[show]]` with a `metric`");
         }
         if policies.is_empty() {

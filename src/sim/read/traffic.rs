@@ -57,6 +57,10 @@ impl Kind {
     }
 }
 
+/// What a run has room for in a few gigabytes.
+const MOST_CALLS: u64 = 50_000_000;
+const MOST_KEYS: u64 = 50_000_000;
+
 /// What a table says of arrivals, before it is known what belongs together.
 #[derive(Default)]
 struct How<'a, 'i> {
@@ -152,7 +156,26 @@ impl Document<'_, '_> {
             }
             all.push(traffic);
         }
+        self.size(&all);
         all
+    }
+
+    /// Whether all of it has room in memory.
+    fn size(&mut self, traffic: &[Traffic]) {
+        let calls = traffic.iter().map(|traffic| traffic.arrivals.calls()).fold(0, u64::saturating_add);
+        let own = traffic.iter().filter(|traffic| traffic.keys == Keys::Own);
+        let own = own.map(|traffic| traffic.arrivals.calls()).fold(0, u64::saturating_add);
+        let keys = traffic.iter().map(Traffic::keys_end).max().map_or(0, u64::from).saturating_add(own);
+        let mut refuse = |found: String, most: u64, what: &str| {
+            let finding = wording::out_of_range(&found, &format!("up to {most} {what} in all"));
+            self.reader.findings.push(finding.at("traffic", None));
+        };
+        if calls > MOST_CALLS {
+            refuse(format!("{calls} calls"), MOST_CALLS, "calls");
+        }
+        if keys > MOST_KEYS {
+            refuse(format!("{keys} keys"), MOST_KEYS, "keys, counted from key 0 to the last one");
+        }
     }
 
     /// Whether what the table says of arrivals belongs to its kind.
