@@ -207,3 +207,14 @@ fn progress_is_told_on_the_way() {
     assert_eq!(told[0].now.as_nanos(), Nanos::from_millis(0).get() + 65_535 * 500_000);
     assert_eq!(told[0].until.map(|until| until.as_nanos()), Some(100_000_000_000));
 }
+
+#[test]
+fn the_readme_says_what_becomes_of_the_bots_afternoon() {
+    let scenario = Scenario::from_file("examples/scenarios/telegram.toml").expect("a sound scenario");
+    let lines = scenario.run(Policy::Balancer).into_iter().map(|line| {
+        let measured = line.measured.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+        format!("{}: {measured}\n", line.metric)
+    });
+    let lines: String = lines.collect();
+    assert!(include_str!("../README.md").contains(&lines), "README.md does not say so:\n{lines}");
+}

@@ -84,7 +84,7 @@
 //! | `started`, `finished` `of` | calls that started, that were answered and not refused |
 //! | `last-start` `of` | the instant of the last start |
 //! | `share` `of` | starts of the traffic / all starts |
-//! | `wait` `of`, `stat` | first start − arrival; a call that never started has waited until the end. `stat`: `mean`, `p50`, `p99` (nearest rank), `max`, `p99-of-keys` (the 99th percentile over keys of each key's 99th percentile) |
+//! | `wait` `of`, `stat` | first start − arrival; a call that never started has waited until the end. `stat`: `mean`, `p10`, `p20`, … `p90`, `p95`, `p99` (nearest rank), `max`, `p99-of-keys` (the 99th percentile over keys of each key's 99th percentile) |
 //! | `induced-wait` `of`, `stat` | start − since when the queue was ready: the part of the wait that no limit of the key explains |
 //! | `inversion-time` `of` | mean wait − mean wait of the same calls without the lanes below |
 //! | `first-service` `of` | largest of: first start of a key − its first arrival |

@@ -56,8 +56,8 @@ pub(crate) type Of = Option<u16>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stat {
     Mean,
-    P50,
-    P99,
+    /// What so many per cent do not exceed.
+    P(u8),
     Max,
     /// The 99th percentile of what each key has as its 99th percentile.
     P99OfKeys,

@@ -88,8 +88,9 @@ fn summary(waits: impl Iterator<Item = (u32, Nanos)>, stat: Stat) -> Option<Valu
             u64::try_from(sum.checked_div(count)?).unwrap_or(u64::MAX)
         }
         Stat::Max => waits.map(|(_, wait)| wait.get()).max()?,
-        Stat::P50 => quantile(&mut waits.map(|(_, wait)| wait.get()).collect::<Vec<_>>(), 50)?,
-        Stat::P99 => quantile(&mut waits.map(|(_, wait)| wait.get()).collect::<Vec<_>>(), 99)?,
+        Stat::P(per_cent) => {
+            quantile(&mut waits.map(|(_, wait)| wait.get()).collect::<Vec<_>>(), usize::from(per_cent))?
+        }
         Stat::P99OfKeys => {
             let mut by_key: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
             waits.for_each(|(key, wait)| by_key.entry(key).or_default().push(wait.get()));

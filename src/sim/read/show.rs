@@ -15,8 +15,17 @@ const SHOW: &[&str] = &[
 ];
 const STATS: &[(&str, Stat)] = &[
     ("mean", Stat::Mean),
-    ("p50", Stat::P50),
-    ("p99", Stat::P99),
+    ("p10", Stat::P(10)),
+    ("p20", Stat::P(20)),
+    ("p30", Stat::P(30)),
+    ("p40", Stat::P(40)),
+    ("p50", Stat::P(50)),
+    ("p60", Stat::P(60)),
+    ("p70", Stat::P(70)),
+    ("p80", Stat::P(80)),
+    ("p90", Stat::P(90)),
+    ("p95", Stat::P(95)),
+    ("p99", Stat::P(99)),
     ("max", Stat::Max),
     ("p99-of-keys", Stat::P99OfKeys),
 ];
