@@ -25,7 +25,8 @@ pub(crate) fn run(rules: &Path, starts: &Path, json: bool) -> Outcome {
         println!("{:#}", json!({ "starts": log.len(), "breaches": list }));
     } else {
         breaches.iter().for_each(|breach| println!("{breach}"));
-        println!("{} starts, {} breaches", log.len(), breaches.len());
+        let plural = if breaches.len() == 1 { "breach" } else { "breaches" };
+        println!("{} starts, {} {plural}", log.len(), breaches.len());
     }
     if breaches.is_empty() { Outcome::Fine } else { Outcome::Found }
 }
