@@ -123,6 +123,16 @@ hog of 1,000 and 100 single calls, 30/1s
 }
 
 #[test]
+fn a_simulated_log_can_be_verified() {
+    let log = Scratch::new("log.csv", "");
+    let rules = Scratch::new("rules.toml", "overall = '30/1s'\n[rules]\naccount = '1000/1s'\n");
+    let scenario = "examples/scenarios/hog-and-mice.toml";
+    assert_eq!(program(&["simulate", scenario, "--csv", log.path()]).0, 0);
+    let (status, printed, _) = program(&["verify", rules.path(), log.path()]);
+    assert_eq!((status, printed.as_str()), (0, "1100 starts, 0 breaches\n"));
+}
+
+#[test]
 fn a_wrong_call_is_told_from_a_finding() {
     for wrong in [&["chekc", TELEGRAM][..], &["check"], &["simulate", TELEGRAM, "--policy", "fif"], &[]] {
         assert_eq!(program(wrong).0, 2, "{wrong:?}");

@@ -45,8 +45,8 @@ fn each_field_says_what_it_takes() {
     let show = "[[show]]\nmetric = 'started'\n";
     let traffic = "[[traffic]]\ncalls = 1\n";
     for (text, expected) in [
-        (format!("{show}"), "empty traffic"),
-        (format!("{traffic}"), "empty show"),
+        (show.to_owned(), "empty traffic"),
+        (traffic.to_owned(), "empty show"),
         (format!("{traffic}{show}of = 'x'"), "unknown-value show[0].of"),
         (format!("{traffic}{show}stat = 'p99'"), "two-meanings show[0].stat"),
         (format!("{traffic}{show}exact = true"), "empty show[0].optimum"),
@@ -217,4 +217,13 @@ fn the_readme_says_what_becomes_of_the_bots_afternoon() {
     });
     let lines: String = lines.collect();
     assert!(include_str!("../README.md").contains(&lines), "README.md does not say so:\n{lines}");
+}
+
+#[test]
+fn starts_of_the_engine_keep_to_the_rules_and_those_of_others_need_not() {
+    let scenario = Scenario::from_file("examples/scenarios/hog-and-mice.toml").expect("a sound scenario");
+    let rules = "overall = '30/1s'\n[rules]\naccount = '1000/1s'".parse().expect("sound rules");
+    let own = scenario.starts(Policy::Balancer);
+    assert_eq!((own.len(), request_balancer::verify(&rules, &own)), (1_100, Vec::new()));
+    assert!(!request_balancer::verify(&rules, &scenario.starts(Policy::IndependentLimiters)).is_empty());
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::measure::{Measure, Value};
 use super::metric::{Combine, Run};
@@ -9,7 +10,9 @@ use super::policy::Policy;
 use super::read;
 use super::setup::{Arrivals, Setup};
 use super::world::{self, Log, Progress};
+use crate::engine::Instant;
 use crate::rules::{Finding, FindingCode, Findings};
+use crate::verify::Start;
 
 /// A checked scenario: rules, who calls when, what the network and the server do, and what is to be measured.
 ///
@@ -66,7 +69,7 @@ impl Scenario {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Finding::new(FindingCode::UnreadableFile, error.to_string(), "a readable file of UTF-8 text").into()
         });
-        let folder = path.parent().unwrap_or(Path::new(""));
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
         let scenario = text.and_then(|text| read::scenario(&text, folder));
         scenario.map_err(|findings: Findings| findings.in_file(path.display().to_string()))
     }
@@ -97,6 +100,32 @@ impl Scenario {
     #[must_use]
     pub fn run_with(&self, policy: Policy, mut progress: impl FnMut(Progress)) -> Vec<Measure> {
         self.setups.iter().flat_map(|setup| measure(setup, policy, &mut progress)).collect()
+    }
+
+    /// All starts of its first variant with its first seed, in order: for [`verify`](crate::verify), or for charts.
+    ///
+    /// ```
+    /// use request_balancer::sim::{Policy, Scenario};
+    /// use std::time::Duration;
+    ///
+    /// let scenario = Scenario::from_file("examples/scenarios/one-key.toml")?;
+    /// let starts = scenario.starts(Policy::Balancer);
+    /// assert_eq!((starts.len(), starts[20].at), (1_000, Duration::from_secs(60)));
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
+    #[must_use]
+    pub fn starts(&self, policy: Policy) -> Vec<Start> {
+        let Some(setup) = self.setups.first() else { return Vec::new() };
+        let log = world::run(setup, setup.seeds.first().copied().unwrap_or(1), policy, &mut |_| {});
+        let names: Vec<&str> = setup.rules.names().collect();
+        let starts = log.starts.iter().map(|start| {
+            let call = log.calls[start.call as usize];
+            let rule = setup.traffic[usize::from(call.traffic)].rule;
+            let since = |at: Instant| Duration::from_nanos(at.as_nanos());
+            let begun = Start::new(since(start.at), names[usize::from(rule.0)], call.key).cost(call.cost);
+            if start.answered == Instant::NEVER { begun } else { begun.end(since(start.answered)) }
+        });
+        starts.collect()
     }
 }
 

@@ -30,24 +30,22 @@ pub(crate) fn excerpt(finding: &Finding, file: &str, text: Option<&str>, paint: 
     };
     let head = paint.with(colour, &format!("{}[{}]", finding.severity(), finding.code()));
     let path = if finding.path().is_empty() { String::new() } else { format!(" {}", finding.path()) };
-    let mut shown = format!("{head}{path}: found {}\n", finding.found());
+    let mut shown = vec![format!("{head}{path}: found {}", finding.found())];
     let place = finding.line().zip(finding.column());
     let line = place.and_then(|(line, _)| text?.lines().nth(line as usize - 1));
     let margin = place.map_or(1, |(line, _)| line.to_string().len());
     let at = place.map_or_else(String::new, |(line, column)| format!(":{line}:{column}"));
-    shown.push_str(&format!("{:margin$}--> {file}{at}\n", ""));
+    shown.push(format!("{:margin$}--> {file}{at}", ""));
     if let (Some((number, column)), Some(line)) = (place, line) {
         // A tab stays one in the line of the caret, so that both are as wide.
         let before = line.chars().take(column as usize - 1);
         let indent: String = before.map(|letter| if letter == '\t' { '\t' } else { ' ' }).collect();
         let carets = paint.with(colour, &"^".repeat(length(line, column as usize - 1)));
-        shown.push_str(&format!("{:margin$} |\n{number} | {line}\n{:margin$} | {indent}{carets}\n", "", ""));
+        shown.push(format!("{:margin$} |\n{number} | {line}\n{:margin$} | {indent}{carets}", "", ""));
     }
-    shown.push_str(&format!("{:margin$} = allowed: {}\n", "", finding.allowed()));
-    if let Some(nearest) = finding.nearest() {
-        shown.push_str(&format!("{:margin$} = did you mean `{nearest}`?\n", ""));
-    }
-    shown
+    shown.push(format!("{:margin$} = allowed: {}", "", finding.allowed()));
+    shown.extend(finding.nearest().map(|nearest| format!("{:margin$} = did you mean `{nearest}`?", "")));
+    shown.join("\n") + "\n"
 }
 
 /// How many letters the word or quoted text at a column has.

@@ -61,6 +61,9 @@ enum Command {
         /// scenario is meant for.
         #[arg(long = "policy", value_parser = policies)]
         policies: Vec<Policies>,
+        /// Write a log of all starts to this file, as `verify` reads it: of the first policy, variant and seed.
+        #[arg(long)]
+        csv: Option<PathBuf>,
     },
 }
 
@@ -87,7 +90,7 @@ fn main() -> ExitCode {
         Command::Check { files } => check::run(&files, json),
         Command::Verify { rules, starts } => verify::run(&rules, &starts, json),
         Command::Plan { rules, rule, keys } => plan::run(&rules, &rule, keys, json),
-        Command::Simulate { scenario, policies } => simulate::run(&scenario, &policies, json),
+        Command::Simulate { scenario, policies, csv } => simulate::run(&scenario, &policies, csv.as_deref(), json),
     };
     match outcome {
         Outcome::Fine => ExitCode::SUCCESS,

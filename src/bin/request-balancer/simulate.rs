@@ -2,14 +2,16 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
+use request_balancer::Start;
 use request_balancer::sim::{Measure, Policy, Progress, Scenario, Value};
 use serde_json::{Value as Json, json};
 
 use crate::check::print_all;
 use crate::{Outcome, Policies};
 
-pub(crate) fn run(file: &Path, policies: &[Policies], json: bool) -> Outcome {
+pub(crate) fn run(file: &Path, policies: &[Policies], csv: Option<&Path>, json: bool) -> Outcome {
     let scenario = match Scenario::from_file(file) {
         Ok(scenario) => scenario,
         Err(findings) => {
@@ -27,6 +29,12 @@ pub(crate) fn run(file: &Path, policies: &[Policies], json: bool) -> Outcome {
     if wanted.is_empty() {
         wanted.push(Policy::Balancer);
     }
+    if let Some(csv) = csv
+        && let Err(error) = std::fs::write(csv, log(&scenario.starts(wanted[0])))
+    {
+        eprintln!("{}: {error}", csv.display());
+        return Outcome::Found;
+    }
     let runs: Vec<Vec<Measure>> = wanted.iter().map(|&policy| measured(&scenario, policy)).collect();
     if json {
         println!("{:#}", runs.iter().flatten().map(as_json).collect::<Json>());
@@ -36,6 +44,16 @@ pub(crate) fn run(file: &Path, policies: &[Policies], json: bool) -> Outcome {
     // What others miss is what they are shown for.
     let own = runs.iter().flatten().filter(|measure| measure.policy == Policy::Balancer);
     if own.into_iter().all(|measure| measure.met() != Some(false)) { Outcome::Fine } else { Outcome::Found }
+}
+
+/// A line for each start.
+fn log(starts: &[Start]) -> String {
+    let seconds = |at: Duration| format!("{}.{:09}", at.as_secs(), at.subsec_nanos());
+    let lines = starts.iter().map(|start| {
+        let Start { at, rule, key, cost, end, .. } = start;
+        format!("{},{rule},{key},{cost},{}\n", seconds(*at), end.map(seconds).unwrap_or_default())
+    });
+    std::iter::once("at,rule,key,cost,end\n".to_owned()).chain(lines).collect()
 }
 
 /// Runs it, and shows how far it is where somebody looks.
@@ -81,7 +99,8 @@ fn table(policies: &[Policy], runs: &[Vec<Measure>]) -> String {
     let mut text = String::new();
     for (line, title) in lines.iter().zip(titles) {
         if let Some(title) = title {
-            text.push_str(&format!("{title}\n"));
+            text.push_str(&title);
+            text.push('\n');
         }
         let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
             if column == 0 { format!("  {cell:width$}") } else { format!("{cell:>width$}") }

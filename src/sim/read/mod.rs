@@ -7,10 +7,12 @@ mod show;
 mod trace;
 mod traffic;
 
+use std::fmt::Write;
 use std::path::Path;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
+use toml_writer::ToTomlValue as _;
 
 use self::rules::Source;
 use super::policy::Policy;
@@ -189,7 +191,9 @@ impl Document<'_, '_> {
                     }
                     "margin" | "count_from" => {
                         if let Some(said) = self.reader.text(value, path, "what the rules file would say, in quotes") {
-                            head.push_str(&format!("{name} = {:?}\n", said.value));
+                            let said = said.value.to_toml_value();
+                            // It writes into a string.
+                            let _ = writeln!(head, "{name} = {said}");
                         }
                     }
                     "delay" | "jitter" => self.network_field(&mut setup.network, name, value, path),
