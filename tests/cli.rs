@@ -1,5 +1,6 @@
-#![cfg(feature = "cli")]
 //! The program, as its users call it: what it prints, and its exit status.
+
+#![cfg(feature = "cli")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,9 @@
-#![cfg(feature = "sim")]
 //! The numbers that theory gives for fairness, priority and exactness, asserted on virtual time: the scenarios of
 //! `examples/scenarios`, but for the two large ones.
 //!
 //! `scripts/bench fairness` prints all of them, for other policies too.
+
+#![cfg(feature = "sim")]
 
 use request_balancer::sim::{Policy, Scenario};
 

@@ -1,5 +1,6 @@
-#![cfg(feature = "sim")]
 //! Each metric on a run small enough to be worked out by hand.
+
+#![cfg(feature = "sim")]
 
 use request_balancer::sim::{Policy, Scenario};
 

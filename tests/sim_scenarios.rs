@@ -1,5 +1,6 @@
-#![cfg(feature = "sim")]
 //! Scenario files: everything that is wrong is told at once; what loads runs the same everywhere.
+
+#![cfg(feature = "sim")]
 
 use request_balancer::sim::{Policy, Scenario};
 use request_balancer::{Findings, Nanos};
@@ -226,4 +227,26 @@ fn starts_of_the_engine_keep_to_the_rules_and_those_of_others_need_not() {
     let own = scenario.starts(Policy::Balancer);
     assert_eq!((own.len(), request_balancer::verify(&rules, &own)), (1_100, Vec::new()));
     assert!(!request_balancer::verify(&rules, &scenario.starts(Policy::IndependentLimiters)).is_empty());
+}
+
+#[test]
+fn nobody_comes_back_in_the_instant_in_which_he_was_refused() {
+    let scenario: Scenario = "
+        title = 't'
+        rules = 'retry = { min_wait = \"1ns\", waits = 100000 }'
+        until = '1s'
+        [[traffic]]
+        calls = 2
+        [[server]]
+        limit = '1/10s'
+        retry_after = '0s'
+        [[show]]
+        metric = 'refusals'
+    "
+    .parse()
+    .expect("a sound scenario");
+    for policy in [Policy::Fifo, Policy::Scan, Policy::AgeingLanes, Policy::IndependentLimiters] {
+        // One of the two is let in, the other comes every millisecond.
+        assert_eq!(scenario.run(policy)[0].measured.map(|value| value.number()), Some(1_000), "{policy}");
+    }
 }

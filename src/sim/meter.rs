@@ -11,8 +11,8 @@ pub(crate) struct Meter {
     charge: Charge,
     /// Starts that count, or ends of attempts where those do, with their cost.
     log: VecDeque<(Instant, u32)>,
-    in_log: u32,
-    outstanding: u32,
+    in_log: u64,
+    outstanding: u64,
     /// When everything is paid for: of spacing, and of a bucket.
     paid: Instant,
 }
@@ -44,7 +44,7 @@ impl Meter {
         match self.kind {
             LimitKind::Window { count, period, .. } => {
                 self.forget(now, period);
-                let wanted = u64::from(self.in_log) + u64::from(self.outstanding) + u64::from(cost);
+                let wanted = self.in_log + self.outstanding + u64::from(cost);
                 let Some(mut over) = wanted.checked_sub(u64::from(count)).filter(|&over| over > 0) else {
                     return Room::At(now);
                 };
@@ -63,8 +63,8 @@ impl Meter {
             }
             LimitKind::Calendar { count, .. } => {
                 let day = Instant::from_nanos(now.as_nanos() / DAY.get() * DAY.get());
-                let taken: u32 = self.log.iter().filter(|(at, _)| *at >= day).map(|(_, cost)| cost).sum();
-                Room::At(if taken + cost <= count { now } else { day.saturating_add(DAY) })
+                let taken: u64 = self.log.iter().filter(|(at, _)| *at >= day).map(|&(_, cost)| u64::from(cost)).sum();
+                Room::At(if taken + u64::from(cost) <= u64::from(count) { now } else { day.saturating_add(DAY) })
             }
         }
     }
@@ -73,7 +73,7 @@ impl Meter {
     pub(crate) fn start(&mut self, now: Instant, cost: u32) {
         let cost = self.counted(cost);
         match self.kind {
-            LimitKind::Window { anchor: Anchor::End, .. } => self.outstanding += cost,
+            LimitKind::Window { anchor: Anchor::End, .. } => self.outstanding += u64::from(cost),
             LimitKind::Window { anchor: Anchor::Start, .. } => self.write(now, cost),
             LimitKind::Calendar { .. } => {
                 let day = Instant::from_nanos(now.as_nanos() / DAY.get() * DAY.get());
@@ -90,7 +90,7 @@ impl Meter {
     pub(crate) fn end(&mut self, now: Instant, cost: u32) {
         let cost = self.counted(cost);
         if let LimitKind::Window { anchor: Anchor::End, period, .. } = self.kind {
-            self.outstanding = self.outstanding.saturating_sub(cost);
+            self.outstanding = self.outstanding.saturating_sub(cost.into());
             if !period.is_zero() {
                 self.write(now, cost);
             }
@@ -107,7 +107,7 @@ impl Meter {
 
     fn write(&mut self, at: Instant, cost: u32) {
         self.log.push_back((at, cost));
-        self.in_log += cost;
+        self.in_log += u64::from(cost);
     }
 
     fn forget(&mut self, now: Instant, period: Nanos) {
@@ -115,7 +115,7 @@ impl Meter {
             && at.saturating_add(period) <= now
         {
             self.log.pop_front();
-            self.in_log -= cost;
+            self.in_log -= u64::from(cost);
         }
     }
 }

@@ -50,7 +50,7 @@
 //! | `title` | what it is called in reports |
 //! | `rules` or `rules_file` | a rules file as text, or its name, beside the scenario |
 //! | `seeds` | one run for each; counts of all runs add up, means are taken of them, of other numbers the worst is shown; default `[1]` |
-//! | `until` | when the run ends; default: when nothing is left to do |
+//! | `until` | when the run ends; default: when nothing is left to do, or after 100,000,000 starts |
 //! | `policies` | who is worth looking at; default all |
 //! | `[network]` | `delay` each way, and by how much more a way takes at most (`jitter`), drawn evenly; default none |
 //! | `[[traffic]]` | who calls, see below |

@@ -7,6 +7,13 @@ use super::metric::Metric;
 use crate::engine::{Nanos, RuleId};
 use crate::rules::Rules;
 
+/// What a run has room for in a few gigabytes.
+pub(crate) const MOST_CALLS: u64 = 50_000_000;
+pub(crate) const MOST_KEYS: u64 = 50_000_000;
+
+/// A run ends after this many starts, for example where a server refuses for ever.
+pub(crate) const MOST_STARTS: usize = 100_000_000;
+
 /// One variant of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {

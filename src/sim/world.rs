@@ -6,9 +6,12 @@ use std::collections::BinaryHeap;
 use super::policy::{Balancing, Policy};
 use super::random::Random;
 use super::server::Server;
-use super::setup::Setup;
+use super::setup::{MOST_CALLS, MOST_STARTS, Setup};
 use super::traffic::{self, Call};
 use crate::engine::{Instant, Nanos};
+
+/// The least that a refusal makes anybody wait.
+const SOON: Nanos = Nanos::from_millis(1);
 
 /// What became of a run.
 #[derive(Debug)]
@@ -129,6 +132,9 @@ impl World<'_> {
                 self.log.end = until;
                 break;
             }
+            if self.log.starts.len() >= MOST_STARTS {
+                break;
+            }
             let now = self.log.end.max(next);
             self.log.end = now;
             while self.events.peek().is_some_and(|&Reverse((at, ..))| at <= now) {
@@ -175,7 +181,8 @@ impl World<'_> {
         let Start { call, .. } = self.log.starts[start as usize];
         self.log.starts[start as usize].arrived = now;
         let Call { key, traffic, .. } = self.log.calls[call as usize];
-        let refused = self.server.arrive(now, key);
+        // Whoever is told to come at once is not back in the same instant.
+        let refused = self.server.arrive(now, key).map(|after| after.max(SOON));
         let (low, high) = self.setup.traffic[usize::from(traffic)].takes;
         let takes = match refused {
             Some(_) => Nanos::ZERO,
@@ -212,6 +219,9 @@ impl World<'_> {
             }
             Event::Next { traffic, key } => {
                 let index = self.log.calls.len();
+                if index as u64 >= MOST_CALLS {
+                    return;
+                }
                 let mut random = Random::at(self.seed, index as u64, 4);
                 let cost = traffic::cost(&mut random, self.setup.traffic[usize::from(traffic)].cost);
                 self.log.calls.push(Call { at: now, key, cost, traffic });

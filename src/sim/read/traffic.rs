@@ -3,7 +3,7 @@
 use super::{Document, Field, named, names};
 use crate::engine::{Nanos, RuleId};
 use crate::rules::{Reader, Rules, join, wording};
-use crate::sim::setup::{Arrivals, Cancel, Keys, Traffic, Who};
+use crate::sim::setup::{Arrivals, Cancel, Keys, MOST_CALLS, MOST_KEYS, Traffic, Who};
 
 const TRAFFIC: &[&str] = &[
     "name",
@@ -56,10 +56,6 @@ impl Kind {
         }
     }
 }
-
-/// What a run has room for in a few gigabytes.
-const MOST_CALLS: u64 = 50_000_000;
-const MOST_KEYS: u64 = 50_000_000;
 
 /// What a table says of arrivals, before it is known what belongs together.
 #[derive(Default)]
