@@ -53,6 +53,8 @@ mod key;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "sim")]
+pub mod sim;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod verify;

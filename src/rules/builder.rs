@@ -13,9 +13,9 @@ use crate::headers::Dialect;
 
 /// A value and where the file says it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct At<T> {
-    pub(super) value: T,
-    pub(super) place: Option<Place>,
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) place: Option<Place>,
 }
 
 impl<T> From<T> for At<T> {

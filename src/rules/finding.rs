@@ -204,6 +204,14 @@ impl Finding {
     pub(crate) fn place(&self) -> Option<Place> {
         self.place
     }
+
+    /// Of a text that stands inside another one: where it is there, under a field of its own.
+    #[cfg(feature = "sim")]
+    pub(crate) fn inside(mut self, path: &str, moved: impl FnOnce(Place) -> Place) -> Self {
+        self.path = if self.path.is_empty() { path.to_owned() } else { format!("{path}: {}", self.path) };
+        self.place = self.place.map(moved);
+        self
+    }
 }
 
 impl fmt::Display for Finding {
@@ -263,6 +271,11 @@ impl Findings {
     pub(crate) fn new(mut list: Vec<Finding>) -> Self {
         sort(&mut list);
         Self { file: None, list: list.into() }
+    }
+
+    #[cfg(feature = "sim")]
+    pub(crate) fn into_list(self) -> Vec<Finding> {
+        self.list.into_vec()
     }
 
     pub(crate) fn in_file(mut self, file: String) -> Self {

@@ -24,9 +24,15 @@ mod unit;
 pub(crate) mod wording;
 mod write;
 
+#[cfg(feature = "sim")]
+pub(crate) use builder::At;
 pub use builder::{Lane, NamedLimit, Rule, RulesBuilder};
+#[cfg(feature = "sim")]
+pub(crate) use finding::Place;
 pub use finding::{Finding, FindingCode, Findings, Severity};
 pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
+#[cfg(feature = "sim")]
+pub(crate) use toml::{Reader, join};

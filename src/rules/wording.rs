@@ -5,7 +5,7 @@ use super::toml::NONE;
 use crate::headers::Dialect;
 
 /// Found text in backticks, cut to a readable length.
-pub(super) fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
     if text.is_empty() {
         return "empty text".to_owned();
@@ -20,7 +20,7 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// Names in backticks with commas between.
-pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MOST: usize = 24;
     let mut names = names.into_iter();
     let mut shown: Vec<String> = names.by_ref().take(MOST).map(quote).collect();
@@ -59,7 +59,7 @@ pub(super) fn unknown_field(name: &str, allowed: &[&str]) -> Finding {
         .did_you_mean(nearest(name, allowed.iter().copied()))
 }
 
-pub(super) fn unknown_value(found: &str, allowed: &[&str]) -> Finding {
+pub(crate) fn unknown_value(found: &str, allowed: &[&str]) -> Finding {
     Finding::new(FindingCode::UnknownValue, quote(found), list(allowed.iter().copied()))
         .did_you_mean(nearest(found, allowed.iter().copied()))
 }
@@ -69,7 +69,7 @@ pub(super) fn unknown_limit<'a>(name: &str, known: impl IntoIterator<Item = &'a 
     Finding::new(FindingCode::UnknownLimit, quote(name), list(known)).did_you_mean(nearest)
 }
 
-pub(super) fn unknown_rule<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
+pub(crate) fn unknown_rule<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Finding {
     let nearest = nearest(name, known.clone());
     Finding::new(FindingCode::UnknownRule, quote(name), list(known)).did_you_mean(nearest)
 }
@@ -95,19 +95,19 @@ pub(super) fn wrong_type(found: &str, allowed: &str) -> Finding {
     Finding::new(FindingCode::WrongType, found, allowed)
 }
 
-pub(super) fn out_of_range(found: &str, allowed: &str) -> Finding {
+pub(crate) fn out_of_range(found: &str, allowed: &str) -> Finding {
     Finding::new(FindingCode::OutOfRange, quote(found), allowed)
 }
 
-pub(super) fn zero(found: impl Into<String>, allowed: &str) -> Finding {
+pub(crate) fn zero(found: impl Into<String>, allowed: &str) -> Finding {
     Finding::new(FindingCode::Zero, found, allowed)
 }
 
-pub(super) fn empty(what: &str, allowed: &str) -> Finding {
+pub(crate) fn empty(what: &str, allowed: &str) -> Finding {
     Finding::new(FindingCode::Empty, what, allowed)
 }
 
-pub(super) fn two_meanings(one: &str, other: &str) -> Finding {
+pub(crate) fn two_meanings(one: &str, other: &str) -> Finding {
     Finding::new(FindingCode::TwoMeanings, format!("both {one} and {other}"), "one of them")
 }
 
@@ -120,6 +120,6 @@ pub(super) fn too_long_in_code(what: &str) -> Finding {
     too_long(format!("{what} of 584 years or more"))
 }
 
-pub(super) fn duplicate_name(name: &str, what: &str) -> Finding {
+pub(crate) fn duplicate_name(name: &str, what: &str) -> Finding {
     Finding::new(FindingCode::DuplicateName, format!("{} twice", quote(name)), format!("each {what} once"))
 }

@@ -1,12 +1,10 @@
-//! The engine on virtual time, and what it is measured by: shared by the golden tests and the fairness benchmark.
+//! The engine on virtual time, with executors that poll as late as a test wants: for random histories and the exactness
+//! benchmark.
 //!
 //! Integers only, seeds fixed, nothing in hash order: a run gives the same numbers on every machine.
 
-mod measure;
 mod rng;
 mod run;
-pub(crate) mod scenarios;
 
-pub(crate) use measure::{Measure, Value, overshoot};
 pub(crate) use rng::Rng;
 pub(crate) use run::{Call, Log, Setup, call, plan, prompt, rule, run};

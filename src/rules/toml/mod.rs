@@ -10,7 +10,7 @@ use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
 pub(super) use self::dialects::{BODIES, FORMS, MEANINGS, NONE, RESETS, SCOPES, part_name};
-use self::value::Reader;
+pub(crate) use self::value::Reader;
 use super::builder::{At, Lane, NamedLimit, OwnQuotas, Rule, RulesBuilder};
 use super::check::Read;
 use super::finding::{Finding, FindingCode, Findings};
@@ -313,7 +313,7 @@ impl Reader<'_> {
 }
 
 /// The path of a field, its name quoted if TOML would quote it.
-pub(super) fn join(path: &str, name: &str) -> String {
+pub(crate) fn join(path: &str, name: &str) -> String {
     use toml_writer::ToTomlKey as _;
     let name = name.to_toml_key();
     if path.is_empty() { name } else { format!("{path}.{name}") }

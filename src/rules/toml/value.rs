@@ -16,33 +16,33 @@ use crate::rules::wording;
 const FRACTION: &str = "a fraction such as `\"1/20\"`, or a number from 0 to 1";
 
 /// Reads values, notes what is wrong with them and goes on.
-pub(super) struct Reader<'t> {
+pub(crate) struct Reader<'t> {
     text: &'t str,
     /// Where each line begins.
     lines: Vec<usize>,
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// Something that other parts refer to could not be read.
     pub(super) unsure: bool,
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         Self { text, lines, findings: Vec::new(), unsure: false }
     }
 
-    pub(super) fn into_read(self) -> Read {
+    pub(in crate::rules) fn into_read(self) -> Read {
         Read { findings: self.findings, unsure: self.unsure }
     }
 
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> Place {
         let line = self.lines.partition_point(|begin| *begin <= span.start).max(1);
         let begin = self.lines.get(line - 1).copied().unwrap_or(0);
         let column = self.text.get(begin..span.start).map_or(0, |before| before.chars().count()) + 1;
         Place { line: u32::try_from(line).unwrap_or(u32::MAX), column: u32::try_from(column).unwrap_or(u32::MAX) }
     }
 
-    pub(super) fn push(&mut self, finding: Finding, path: &str, span: Range<usize>) {
+    pub(crate) fn push(&mut self, finding: Finding, path: &str, span: Range<usize>) {
         // What a rule says wrongly may be just what another part would be judged by.
         self.unsure |= path.starts_with("rules");
         let place = self.place(span);
@@ -50,7 +50,7 @@ impl<'t> Reader<'t> {
     }
 
     /// What keeps the text from being TOML.
-    pub(super) fn syntax(&self, errors: Vec<Error>) -> Findings {
+    pub(crate) fn syntax(&self, errors: Vec<Error>) -> Findings {
         let list = errors.into_iter().map(|error| {
             let place = error.span().map(|span| self.place(span));
             let found = format!("text that is not TOML ({})", error.message());
@@ -60,17 +60,17 @@ impl<'t> Reader<'t> {
     }
 
     /// A table's fields in the order of the text.
-    pub(super) fn fields<'a, 'i>(table: &'a DeTable<'i>) -> Vec<(&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>)> {
+    pub(crate) fn fields<'a, 'i>(table: &'a DeTable<'i>) -> Vec<(&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>)> {
         let mut fields: Vec<_> = table.iter().collect();
         fields.sort_by_key(|(key, _)| key.span().start);
         fields
     }
 
-    pub(super) fn unknown(&mut self, key: &Spanned<DeString<'_>>, path: &str, allowed: &[&str]) {
+    pub(crate) fn unknown(&mut self, key: &Spanned<DeString<'_>>, path: &str, allowed: &[&str]) {
         self.push(wording::unknown_field(key.get_ref(), allowed), path, key.span());
     }
 
-    pub(super) fn wrong_type(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) {
+    pub(crate) fn wrong_type(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) {
         let found = match value.get_ref() {
             DeValue::String(text) => format!("the text {}", wording::quote(text)),
             DeValue::Integer(number) => format!("the number {}", wording::quote(number.as_str())),
@@ -83,7 +83,7 @@ impl<'t> Reader<'t> {
         self.push(wording::wrong_type(&found, allowed), path, value.span());
     }
 
-    pub(super) fn table<'a, 'i>(
+    pub(crate) fn table<'a, 'i>(
         &mut self,
         value: &'a Spanned<DeValue<'i>>,
         path: &str,
@@ -96,7 +96,7 @@ impl<'t> Reader<'t> {
         table
     }
 
-    pub(super) fn text(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) -> Option<At<String>> {
+    pub(crate) fn text(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) -> Option<At<String>> {
         let text = value.get_ref().as_str().map(|text| self.at(value, text.to_owned()));
         if text.is_none() {
             self.wrong_type(value, path, allowed);
@@ -105,7 +105,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A whole number; zero is for the check to judge, which knows what it would mean.
-    pub(super) fn number(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<u32>> {
+    pub(crate) fn number(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<u32>> {
         let Some(integer) = value.get_ref().as_integer() else {
             self.wrong_type(value, path, "a whole number");
             return None;
@@ -118,7 +118,7 @@ impl<'t> Reader<'t> {
         number.map(|number| self.at(value, number))
     }
 
-    pub(super) fn float(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<f64>> {
+    pub(crate) fn float(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<f64>> {
         let number = match value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
@@ -136,7 +136,7 @@ impl<'t> Reader<'t> {
         number.map(|number| self.at(value, number))
     }
 
-    pub(super) fn flag(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<bool>> {
+    pub(crate) fn flag(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<bool>> {
         let flag = value.get_ref().as_bool();
         if flag.is_none() {
             self.wrong_type(value, path, "`true` or `false`");
@@ -144,7 +144,7 @@ impl<'t> Reader<'t> {
         flag.map(|flag| self.at(value, flag))
     }
 
-    pub(super) fn duration(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Nanos>> {
+    pub(crate) fn duration(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Nanos>> {
         let Some(text) = value.get_ref().as_str() else {
             self.wrong_type(value, path, "a length of time in quotes, such as `\"60s\"`");
             return None;
@@ -159,7 +159,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A length of time, or `false` for none.
-    pub(super) fn duration_or_false(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Option<Nanos>>> {
+    pub(crate) fn duration_or_false(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Option<Nanos>>> {
         match value.get_ref() {
             DeValue::Boolean(false) => Some(self.at(value, None)),
             DeValue::String(_) => self.duration(value, path).map(|at| At { value: Some(at.value), place: at.place }),
@@ -176,7 +176,7 @@ impl<'t> Reader<'t> {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(&mut self, value: &Spanned<DeValue<'_>>, path: &str, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(&mut self, value: &Spanned<DeValue<'_>>, path: &str, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let Some(text) = value.get_ref().as_str() else {
             self.wrong_type(value, path, &wording::list(names));
@@ -190,7 +190,7 @@ impl<'t> Reader<'t> {
     }
 
     /// A list of names.
-    pub(super) fn names(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) -> Option<Vec<At<String>>> {
+    pub(crate) fn names(&mut self, value: &Spanned<DeValue<'_>>, path: &str, allowed: &str) -> Option<Vec<At<String>>> {
         let Some(array) = value.get_ref().as_array() else {
             self.wrong_type(value, path, allowed);
             return None;
@@ -198,7 +198,7 @@ impl<'t> Reader<'t> {
         Some(array.iter().filter_map(|value| self.text(value, path, "a name in quotes")).collect())
     }
 
-    pub(super) fn share(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Share>> {
+    pub(in crate::rules) fn share(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<Share>> {
         let share = match value.get_ref() {
             DeValue::String(text) => {
                 let share = text.split_once('/').and_then(|(part, of)| {
@@ -226,7 +226,7 @@ impl<'t> Reader<'t> {
         share.map(|share| self.at(value, share))
     }
 
-    pub(super) fn at<T>(&self, value: &Spanned<DeValue<'_>>, inner: T) -> At<T> {
+    pub(crate) fn at<T>(&self, value: &Spanned<DeValue<'_>>, inner: T) -> At<T> {
         At { value: inner, place: Some(self.place(value.span())) }
     }
 }

@@ -1,0 +1,61 @@
+//! The limits of a rules file for policies that count by themselves: one meter for each state of a limit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::engine::{Instant, Plan};
+use crate::sim::meter::{self, Meter, Room};
+
+/// All meters, made as keys come.
+#[derive(Debug)]
+pub(crate) struct Limiters {
+    plan: Arc<Plan>,
+    shared: Vec<Meter>,
+    keys: BTreeMap<u32, Vec<Meter>>,
+    own: BTreeMap<(u16, u32), Vec<Meter>>,
+}
+
+impl Limiters {
+    pub(crate) fn new(plan: Arc<Plan>) -> Self {
+        Self { shared: Meter::all(&plan.shared_limits), plan, keys: BTreeMap::new(), own: BTreeMap::new() }
+    }
+
+    /// When the limits of a key under a rule have room.
+    pub(crate) fn key_room(&mut self, now: Instant, rule: u16, key: u32, cost: u32) -> Room {
+        let Self { plan, keys, own, .. } = self;
+        let rules = &plan.rules[usize::from(rule)];
+        let own = own.entry((rule, key)).or_insert_with(|| Meter::all(&rules.own));
+        let common = keys.entry(key).or_insert_with(|| Meter::all(&plan.key_limits));
+        let bound = common
+            .iter_mut()
+            .enumerate()
+            .filter(|(limit, _)| rules.key.iter().any(|bound| bound.limit == *limit))
+            .map(|(_, meter)| meter);
+        meter::room(own.iter_mut().chain(bound), now, cost)
+    }
+
+    /// When the limits that a rule shares with others have room.
+    pub(crate) fn shared_room(&mut self, now: Instant, rule: u16, cost: u32) -> Room {
+        let rule = &self.plan.rules[usize::from(rule)];
+        rule.shared.iter().map(|bound| self.shared[bound.limit].room(now, cost)).max().unwrap_or(Room::At(now))
+    }
+
+    /// An attempt begins.
+    pub(crate) fn start(&mut self, now: Instant, rule: u16, key: u32, cost: u32) {
+        self.each(rule, key, |meter| meter.start(now, cost));
+    }
+
+    /// It ends.
+    pub(crate) fn end(&mut self, now: Instant, rule: u16, key: u32, cost: u32) {
+        self.each(rule, key, |meter| meter.end(now, cost));
+    }
+
+    fn each(&mut self, rule: u16, key: u32, mut each: impl FnMut(&mut Meter)) {
+        let Self { plan, shared, keys, own } = self;
+        let rules = &plan.rules[usize::from(rule)];
+        own.entry((rule, key)).or_insert_with(|| Meter::all(&rules.own)).iter_mut().for_each(&mut each);
+        let common = keys.entry(key).or_insert_with(|| Meter::all(&plan.key_limits));
+        rules.key.iter().for_each(|bound| each(&mut common[bound.limit]));
+        rules.shared.iter().for_each(|bound| each(&mut shared[bound.limit]));
+    }
+}

@@ -1,0 +1,190 @@
+//! Each metric on a run small enough to be worked out by hand.
+
+#![cfg(feature = "sim")]
+
+use request_balancer::sim::{Policy, Scenario};
+
+/// What a policy gives for `[[show]]` tables, in words.
+fn shown(policy: Policy, scenario: &str, shows: &[&str]) -> Vec<String> {
+    let shows: String = shows.iter().map(|show| format!("[[show]]\nmetric = {show}\n")).collect();
+    let text = format!("title = 't'\n{scenario}\n{shows}");
+    match text.parse::<Scenario>() {
+        Ok(scenario) => {
+            let shown = scenario.run(policy).into_iter();
+            shown.map(|line| line.measured.map_or_else(|| "none".to_owned(), |value| value.to_string())).collect()
+        }
+        Err(findings) => panic!("{findings}\nin\n{text}"),
+    }
+}
+
+/// Key 0 has three calls and key 1 one, all at 0, one start a second. In line: a a a b; in turns: a b a a.
+const TWO_KEYS: &str = r#"
+    rules = "overall = '1/1s'"
+    [[traffic]]
+    name = 'a'
+    calls = 3
+    [[traffic]]
+    name = 'b'
+    first_key = 1
+    calls = 1
+"#;
+
+#[test]
+fn waits() {
+    let shows = [
+        "'wait'",
+        "'wait'\nstat = 'p50'",
+        "'wait'\nstat = 'p99'",
+        "'wait'\nstat = 'max'\nof = 'b'",
+        "'wait'\nstat = 'p99-of-keys'",
+        "'first-service'",
+        "'gap'\nof = 'a'",
+        "'last-start'\nof = 'b'",
+    ];
+    let turns = ["1.500 s", "1.000 s", "3.000 s", "1.000 s", "3.000 s", "1.000 s", "2.000 s", "1.000 s"];
+    assert_eq!(shown(Policy::Balancer, TWO_KEYS, &shows), turns);
+    let line = ["1.500 s", "1.000 s", "3.000 s", "3.000 s", "3.000 s", "3.000 s", "1.000 s", "3.000 s"];
+    assert_eq!(shown(Policy::Fifo, TWO_KEYS, &shows), line);
+}
+
+#[test]
+fn what_never_started_has_waited_to_the_end() {
+    let scenario = format!("until = '2s'\n{TWO_KEYS}");
+    let shows = ["'started'", "'wait'", "'share'\nof = 'a'", "'makespan'", "'utilisation'"];
+    // 0 s, 1 s, and two who wait for 2 s; what starts at 2 s is not in the run.
+    assert_eq!(shown(Policy::Fifo, &scenario, &shows), ["2", "1.250 s", "100.000 %", "none", "1.000"]);
+}
+
+#[test]
+fn induced_waits_begin_where_the_keys_own_limits_end() {
+    // Own limit: 0 s, 2 s, 4 s. The other key takes the slots at 1 s and 3 s; nobody is late because of it.
+    let scenario = r#"
+        rules = "overall = '1/1s'\nper_key = '1/2s'"
+        [[traffic]]
+        keys = 2
+        calls = 6
+    "#;
+    let shows = ["'wait'\nstat = 'max'", "'induced-wait'\nstat = 'max'", "'induced-wait'", "'idle-while-ready'"];
+    // Key 1 is ready from 0 s and starts at 1 s; from then on each starts the moment that it may.
+    assert_eq!(shown(Policy::Balancer, scenario, &shows), ["5.000 s", "1.000 s", "166.666 ms", "0.000 ms"]);
+}
+
+#[test]
+fn shares() {
+    let window = |metric: &str| format!("'{metric}'\nrounds = 1");
+    let shows = ["jain", "least-served", "most-served"].map(window);
+    let shows: Vec<&str> = shows.iter().map(String::as_str).collect();
+    let scenario = TWO_KEYS.replace("calls = 1", "calls = 3");
+    // One round is two starts: one each, or two of the first: (2 + 0)^2 / (2 (4 + 0)).
+    assert_eq!(shown(Policy::Balancer, &scenario, &shows), ["1.000", "1", "1"]);
+    assert_eq!(shown(Policy::Fifo, &scenario, &shows), ["0.500", "0", "2"]);
+    let shows = ["'pair-gap'", "'round-overrun'", "'max-min-distance'"];
+    // At the last start, at 5 s, the fluid schedule still owes one call of six: half of one to each key.
+    assert_eq!(shown(Policy::Balancer, &scenario, &shows), ["1.000", "0", "10.000 %"]);
+    assert_eq!(shown(Policy::Fifo, &scenario, &shows)[0], "3.000");
+    let cut = format!("until = '3s'\n{scenario}");
+    // Of three starts the fluid schedule gives each key 1.5: 1.5 too many and 1.5 too few are half of 3.
+    assert_eq!(shown(Policy::Fifo, &cut, &["'max-min-distance'"]), ["50.000 %"]);
+}
+
+#[test]
+fn the_fluid_schedule_serves_all_at_once() {
+    let shows = ["'lag'", "'lead'", "'fair-makespan'"];
+    // Half a call a second each until b has its one at 2 s. The first of a is ahead by a whole call at once, that of b
+    // is behind by half of one at 1 s. All is through at 4 s, the last start is at 3 s.
+    assert_eq!(shown(Policy::Balancer, TWO_KEYS, &shows), ["0.500", "1.000", "1.333"]);
+    // In line b has had its one call when it starts at 3 s; a is ahead by 3 - 1.
+    assert_eq!(shown(Policy::Fifo, TWO_KEYS, &shows), ["1.000", "2.000", "1.333"]);
+    // A key limited to 1/10s leaves the rest to the others.
+    let limited = r#"
+        rules = "overall = '1/1s'\n[rules]\nslow = '1/10s'\nfast = {}"
+        [[traffic]]
+        rule = 'slow'
+        calls = 2
+        [[traffic]]
+        rule = 'fast'
+        first_key = 1
+        calls = 9
+    "#;
+    // Slow is through at 20 s at its 0.1 a second, fast at 10 s at the other 0.9; the last start is at 10 s.
+    assert_eq!(shown(Policy::Balancer, limited, &["'fair-makespan'", "'last-start'"]), ["2.000", "10.000 s"]);
+}
+
+#[test]
+fn bounds_of_all_schedules() {
+    // 20 at once, and 20 more after 60 s.
+    let scenario = r#"
+        rules = "per_key = '20/60s'"
+        [[traffic]]
+        calls = 40
+    "#;
+    assert_eq!(shown(Policy::Balancer, scenario, &["'makespan'", "'utilisation'"]), ["1.000", "1.000"]);
+    // 39 times 3 s instead of 60 s.
+    assert_eq!(shown(Policy::SmartRequestBalancer, scenario, &["'makespan'"]), ["0.512"]);
+    let cut = format!("until = '60s'\n{scenario}");
+    assert_eq!(shown(Policy::SmartRequestBalancer, &cut, &["'utilisation'", "'started'"]), ["1.000", "20"]);
+    let cut = format!("until = '30s'\n{scenario}");
+    assert_eq!(shown(Policy::SmartRequestBalancer, &cut, &["'utilisation'", "'started'"]), ["0.500", "10"]);
+}
+
+#[test]
+fn lanes_that_are_gone_past() {
+    // A backlog of urgent calls and one call of the lower lane, which waits for its share: K = 20 - 2.
+    let scenario = r#"
+        rules = "overall = '10/1s'\n[rules]\nurgent = {}\nbulk = { priority = 2 }"
+        [[traffic]]
+        rule = 'urgent'
+        keys = 'own'
+        calls = 100
+        [[traffic]]
+        rule = 'bulk'
+        keys = 'own'
+        calls = 1
+    "#;
+    let shows = ["'bypass'\nof = 'bulk'", "'inversions'", "'inversion-time'\nof = 'urgent'"];
+    // The call of bulk starts as the 19th. Of the urgent ones behind it every tenth comes a second later.
+    let own = shown(Policy::Balancer, scenario, &shows);
+    assert_eq!(own[..2], ["18", "1"]);
+    assert_eq!(own[2], "90.000 ms");
+    assert_eq!(shown(Policy::StrictLanes, scenario, &shows), ["100", "0", "0.000 ms"]);
+    // In order of arrival bulk is the last, and nobody who is less urgent goes first.
+    assert_eq!(shown(Policy::Fifo, scenario, &shows), ["100", "0", "0.000 ms"]);
+}
+
+#[test]
+fn a_servers_own_count() {
+    // The rules let two a second go, the server lets one in.
+    let scenario = r#"
+        rules = "overall = '2/1s'"
+        [network]
+        delay = '250ms'
+        [[traffic]]
+        calls = 4
+        [[server]]
+        limit = '1/1s'
+        kind = 'KIND'
+    "#;
+    let shows =
+        ["'refusals'", "'refusals-per-success'", "'finished'", "'order-inversions'", "'overshoot'\nat = 'server'"];
+    // Whoever is refused is back in line before those who came later.
+    for kind in ["sliding", "paced", "bucket"] {
+        let own = shown(Policy::Balancer, &scenario.replace("KIND", kind), &shows);
+        assert_eq!(own[2..], ["4", "0", "0"], "{kind}");
+    }
+    assert_eq!(shown(Policy::Balancer, &scenario.replace("KIND", "fixed"), &shows)[2..], ["4", "0", "0"]);
+}
+
+#[test]
+fn overshoot_is_counted_for_each_limit_by_its_place() {
+    let scenario = r#"
+        rules = "overall = '3/1s'\nper_key = '1/1s'\nmargin = '100ms'"
+        [[traffic]]
+        keys = 4
+        calls = 8
+    "#;
+    let shows = ["'overshoot'", "'overshoot'\nlimit = 'overall'", "'overshoot'\nlimit = 'per_key'"];
+    assert_eq!(shown(Policy::Balancer, scenario, &shows), ["0", "0", "0"]);
+    // A bucket of 3 starts 3 at once and the fourth after 366 ms: 4 in 1.1 s.
+    let limiters = shown(Policy::IndependentLimiters, scenario, &shows);
+    assert_eq!(limiters[1], "1");
+}
