@@ -133,7 +133,8 @@ impl<W> Scheduler<W> {
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
-            let Queue { rule, numbers, limits, .. } = &mut queues[index];
+            let Queue { rule, numbers, limits, learnt_until, .. } = &mut queues[index];
+            *learnt_until = Instant::ZERO;
             let rule = usize::from(*rule);
             // A key's numbers may name zones by position, too: they go with the plan they were made for.
             let was = Queue::own(numbers, &old.rules[rule]).to_vec();
