@@ -41,6 +41,7 @@
 pub mod engine;
 #[cfg(feature = "tokio")]
 mod error;
+pub mod headers;
 mod key;
 mod rules;
 #[cfg(feature = "tokio")]

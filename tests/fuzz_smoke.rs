@@ -46,3 +46,10 @@ fn whole_lines_are_rules_that_are_written_as_they_were_read() {
 fn any_list_of_operations_keeps_the_machine_sound() {
     each(3_000, 1_200, fuzz_bodies::machine);
 }
+
+#[cfg(feature = "headers")]
+#[test]
+fn any_response_is_read() {
+    each(20_000, 120, fuzz_bodies::headers_bytes);
+    each(60_000, 60, fuzz_bodies::headers_pieces);
+}

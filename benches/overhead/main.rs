@@ -1,9 +1,11 @@
-//! What a request costs: unhindered beside the same three limits in governor, in line in the engine alone.
+//! What a request costs: unhindered beside the same three limits in governor, in line in the engine alone; and what it
+//! costs to read a response.
 //!
 //! `scripts/bench overhead` prints the table. Times are the least of several runs in which all contestants take turns;
 //! on a machine with other work trust ratios before nanoseconds. No bar makes it fail: it depends on the machine.
 
 mod in_line;
+mod reading;
 #[path = "../report/mod.rs"]
 mod report;
 mod unhindered;
@@ -13,6 +15,7 @@ use report::Line;
 fn main() {
     let mut lines = unhindered::measure();
     lines.extend(in_line::measure());
+    lines.extend(reading::measure());
     if report::wants_json() {
         report::print_json(&lines);
     } else {
