@@ -165,12 +165,6 @@ impl<W> Scheduler<W> {
         true
     }
 
-    /// Limits that the server has other numbers for than the rules, in the order in which that was first seen.
-    #[must_use]
-    pub fn differences(&self) -> &[Difference] {
-        &self.differences
-    }
-
     /// The limit that a window narrows: of those that count the same, on its side if there are any, the one whose period
     /// and count are most like its own; of equals the one that binds fewest.
     fn spot(&self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::check;
 use super::finding::{Findings, Place};
 use super::model::{Pace, Rules, Share};
+use super::observe::Observe;
 use super::quota::{CountFrom, Quota};
 use super::retry::Retry;
 use crate::engine::{Nanos, Overflow};
@@ -228,6 +229,7 @@ pub struct Rule {
     pub(super) attempt_timeout: Option<At<Option<Nanos>>>,
     pub(super) paused: bool,
     pub(super) retry: Retry,
+    pub(super) observe: Observe,
 }
 
 impl Rule {

@@ -6,6 +6,7 @@ use toml_writer::TomlWrite as _;
 
 use super::duration;
 use super::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Rules, Share, Under};
+use super::observe::{CheckedObserve, narrows_word};
 use super::quota::{CountFrom, Quota};
 use super::retry::{hold_word, order_word};
 use crate::engine::{Nanos, Overflow, RetryPolicy};
@@ -132,6 +133,10 @@ impl CheckedRule {
         if !retry.list.is_empty() {
             fields.raw("retry", &retry.inline())?;
         }
+        let observe = observe(&self.observe)?;
+        if !observe.list.is_empty() {
+            fields.raw("observe", &observe.inline())?;
+        }
         match fields.list.as_slice() {
             [(name, value)] if name == "per_key" && value.starts_with(['"', '[']) => Ok(value.clone()),
             _ => Ok(fields.inline()),
@@ -160,6 +165,24 @@ impl CheckedLane {
         }
         Ok(fields)
     }
+}
+
+fn observe(observe: &CheckedObserve) -> Result<Fields, fmt::Error> {
+    let mut fields = Fields::default();
+    if let Some(dialect) = &observe.dialect {
+        fields.text("dialect", dialect)?;
+    }
+    if !observe.windows.is_empty() {
+        let mut windows = Fields::default();
+        for (window, narrows) in &observe.windows {
+            windows.text(window, narrows_word(narrows))?;
+        }
+        fields.raw("windows", &windows.inline())?;
+    }
+    if let Some(most) = &observe.learn {
+        fields.raw("learn", &quota(most)?)?;
+    }
+    Ok(fields)
 }
 
 /// What differs from `base`.

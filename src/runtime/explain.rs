@@ -293,12 +293,20 @@ const fn scope(target: Target) -> Scope {
 }
 
 /// Where in the rules a limit stands.
+/// Where the rules say a quota.
+pub(super) fn name_of_quota(origin: &Origin) -> String {
+    words(origin, ("overall", "per_key"))
+}
+
 fn name(origin: &Origin, kind: LimitKind) -> String {
     let cap = match kind {
         LimitKind::Window { period, .. } => period.is_zero(),
         LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
     };
-    let (all, each) = if cap { ("concurrency", "key_concurrency") } else { ("overall", "per_key") };
+    words(origin, if cap { ("concurrency", "key_concurrency") } else { ("overall", "per_key") })
+}
+
+fn words(origin: &Origin, (all, each): (&str, &str)) -> String {
     match origin {
         Origin::Overall => all.to_owned(),
         Origin::PerKey => each.to_owned(),

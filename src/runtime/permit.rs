@@ -57,6 +57,12 @@ impl Permit {
         self.place.settle(unit, actual)
     }
 
+    /// Takes in what the response says of the server's own counters. As [`Attempt::observe`](crate::Attempt::observe).
+    #[cfg(feature = "headers")]
+    pub fn observe(&self, observation: &crate::headers::Observation) {
+        self.place.shared().observe(self.place.running(), observation);
+    }
+
     /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As
     /// [`Failure::invalid`](crate::Failure::invalid).
     pub const fn invalid(&mut self) {

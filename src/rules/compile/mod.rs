@@ -157,8 +157,8 @@ fn rule_plan(
         paused: rule.paused,
         removed: false,
         retry: rule.retry.clone(),
-        observe: Box::default(),
-        learn: None,
+        observe: rule.observe_refs(),
+        learn: rule.learning(model),
     }
 }
 
