@@ -69,7 +69,7 @@ impl Books {
         let concerned = |attempt: &&Attempt| limit.concerns(Some(key), attempt.rule, attempt.key);
         let silent = |after: u64| -> u64 {
             let done = self.attempts.iter().filter(concerned).filter(|attempt| {
-                attempt.done.is_some_and(|done| done.at > after && done.order > first && done.told != Some(position))
+                attempt.done.is_some_and(|done| done.at >= after && done.order > first && done.told != Some(position))
             });
             done.map(|attempt| limit.takes(attempt.cost)).sum()
         };

@@ -121,7 +121,7 @@ impl Observed {
         if is_last {
             // Only responses to what was sent before can be about what was before.
             let oldest = self.caps.iter().map(|cap| cap.sent).min();
-            self.ends.retain(|end| oldest.is_some_and(|sent| end.at > sent));
+            self.ends.retain(|end| end.at >= now || oldest.is_some_and(|sent| end.at >= sent));
         }
         if self.ends.len() > ENDS
             && let Some(oldest) = self.ends.pop_front()
@@ -153,9 +153,9 @@ impl Observed {
         u64::from(cap.left).saturating_sub(self.ended(cap.window, cap.sent, Instant::NEVER))
     }
 
-    /// What ended after the one instant, and not after the other, without a word about the window.
-    fn ended(&self, window: usize, after: Instant, until: Instant) -> u64 {
-        let silent = self.ends.iter().filter(|end| end.at > after && end.at <= until && end.told & (1 << window) == 0);
+    /// What ended from the one instant on and before the other without a word about the window.
+    fn ended(&self, window: usize, from: Instant, until: Instant) -> u64 {
+        let silent = self.ends.iter().filter(|end| end.at >= from && end.at < until && end.told & (1 << window) == 0);
         silent.map(|end| u64::from(end.cost)).sum()
     }
 
