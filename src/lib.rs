@@ -68,6 +68,6 @@ pub use runtime::{Imported, State};
 pub use verify::{Breach, Start, verify, verify_arrivals};
 
 /// The README's example is compiled and run like any other.
-#[cfg(all(doctest, feature = "tokio"))]
+#[cfg(all(doctest, feature = "tokio", feature = "headers"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -276,3 +276,44 @@ fn responses_of_the_http_crate_are_read_as_they_are() {
     let same = headers::read(429, response.headers(), None, now(), Dialect::auto());
     assert_eq!(observation, same);
 }
+
+#[test]
+fn dialects_of_a_rules_file_are_read_besides_the_one_they_are_like() {
+    let rules: request_balancer::Rules = r#"
+        [dialects.shop]
+        like = "discord"
+        scope = "global"
+        [dialects.shop.windows.day]
+        per = "1day"
+        limit = "X-Shop-Limit"
+        used = "X-Shop-Used"
+        reset = { header = "X-Shop-Reset", form = "milliseconds" }
+        [dialects.shop.waits]
+        X-Shop-Wait = "minutes"
+        [dialects.shop.words.X-Shop-Reason]
+        "too *" = ["refused", "route"]
+    "#
+    .parse()
+    .expect("sound rules");
+    let shop = rules.dialect("shop").expect("the dialect of the file");
+    let observation = read_as(
+        shop,
+        400,
+        &[
+            ("x-shop-limit", "1000"),
+            ("x-shop-used", "997"),
+            ("x-shop-reset", "42500"),
+            ("x-shop-wait", "2"),
+            ("x-shop-reason", "Too fast"),
+            ("X-RateLimit-Scope", "shared"),
+            ("X-RateLimit-Remaining", "9"),
+        ],
+    );
+    assert!(observation.throttled());
+    assert_eq!((observation.wait(), observation.scope()), (Some(secs(120)), Some(ServerScope::Route)));
+    let window = observation.binding().expect("a window");
+    assert_eq!((&*window.name, window.limit, window.remaining), ("day", Some(1_000), Some(3)));
+    assert_eq!((window.per, window.reset_after()), (Some(secs(86_400)), Some(Duration::from_millis(42_500))));
+    assert_eq!(observation.windows().len(), 2);
+    assert_eq!(read_as(shop, 429, &[]).scope(), Some(ServerScope::Global));
+}

@@ -85,7 +85,7 @@ fn every_answer_says_what_its_story_goes_by() {
 /// `remaining/limit until the reset`, window by window, then what else was said.
 fn in_words(observation: &Observation) -> String {
     let mut words = String::new();
-    let number = |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
+    let number = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
     for window in observation.windows() {
         let gap = if words.is_empty() { "" } else { ", " };
         write!(words, "{gap}{}/{}", number(window.remaining), number(window.limit)).expect("writing to a string");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use request_balancer::headers::{Dialect, Field, Form, Part, Pick, ServerScope, WaitField, WindowSpec};
 use request_balancer::{
     Finding, FindingCode, Findings, Lane, NamedLimit, Quota, Retry, Rule, Rules, RulesBuilder, Severity,
 };
@@ -160,6 +161,20 @@ const FILES: &[(&str, &str)] = &[
         "[retry]\nbackoff = '2m'\n[rules.a]\nretry = { max_delay = '3m' }\n[rules.b]\nretry = { max_delay = '5s' }\n[rules.c]",
     ),
     ("unused", "[rules.a]\n[limits.account]\noverall = '1/1s'\n[lanes.7]\nname = 'bulk'"),
+    (
+        "dialects",
+        "[dialects.shop]\nlike = 'gitbub'\nscope = 'all'\nrefused = [429, 99, 600, 70000, 'x']\nreset = 'ful'\nbodies = true\nwaitz = 1\n\
+         [dialects.shop.windows]\n'a' = { limt = 'X-A', limit = 5, reset = { form = 'ms' }, per = '0s', unit = 'Two words' }\n\
+         b = { remaining = 'X B', reset = { header = '', form = 'seconds', x = 1 }, used = 'X-*-B' }\nc = {}\nd = 'X-D'\n\
+         [dialects.shop.waits]\n'X-*' = 'seconds'\nX-Wait = 'second'\n'é' = 'any'\n\
+         [dialects.shop.words]\nX-Reason = { a = 'globl', b = ['refused', 5] }\nX-Other = 'global'\n'' = { a = 'key' }\n\
+         [dialects.shop.body]\nwaits = { 'a..b' = 'any' }\nwords = { 'a.' = { x = 'final' } }\nwords_ = 1",
+    ),
+    (
+        "dialects that are none",
+        "[dialects.auto]\nscope = 'key'\n[dialects.empty]\n[dialects.none]\nlike = 'none'\n[dialects.'']\nscope = 'key'\n\
+         [dialects]\nshop = 'auto'\nshops = { windows = {}, refused = 429, like = 5, waits = [] }",
+    ),
     (
         "what is unreadable hides no other finding and makes up none",
         "[rules.a]\npriority = 'low'\nunder = 'account'\nweight = 0\n[limits.account]\noverall = '1/1s'\n[lanes.2]",
@@ -340,6 +355,24 @@ fn builders() -> Vec<(&'static str, RulesBuilder)> {
                 .per_key(Quota::per_second(1).margin(Duration::MAX))
                 .retry(Retry::new().ceiling(Duration::MAX).total_wait(None))
                 .lane(1, Lane::new().pace(Duration::MAX))
+        }),
+        ("code: dialects", {
+            static HOUSE: Dialect = Dialect::new("house").like(Dialect::auto()).scope(ServerScope::Key);
+            static SHOP: Dialect = Dialect::new("shop")
+                .like(&HOUSE)
+                .windows(
+                    const {
+                        &[
+                            WindowSpec::new("day")
+                                .per(Duration::ZERO)
+                                .fields(const { &[Field::new("x-a", Part::Limit), Field::new("x-b", Part::Limit)] }),
+                            WindowSpec::new("day"),
+                        ]
+                    },
+                )
+                .waits(const { &[WaitField::new("x-w", Form::Any), WaitField::new("x-w", Form::Seconds)] })
+                .body(const { &[Pick::wait("", Form::Any)] });
+            Rules::builder().dialect(HOUSE.clone()).dialect(SHOP.clone()).dialect(SHOP.clone())
         }),
         ("code: too many rules", many),
     ]

@@ -62,6 +62,44 @@ concurrency = 4
 all = ["40/60s", "9/1s"]
 nothing = { count = 9, per = "1s", kind = "bucket", burst = 50 }
 
+[dialects.shop]
+like = "none"
+scope = "global"
+refused = [409, 429]
+reset = "full"
+bodies = "any"
+
+[dialects.shop.windows.day]
+unit = "tokens"
+per = "1day"
+scope = "route"
+limit = "X-Shop-Limit"
+remaining = "X-Shop-Left"
+used = "X-Shop-Used"
+reset = { header = "X-Shop-Reset", form = "milliseconds" }
+length = "X-Shop-Length"
+
+[dialects.shop.windows.other]
+used_of_limit = "X-Shop-*"
+spent_left_limit = "*-Units"
+limits = "X-Limits"
+counts = "X-Counts"
+
+[dialects.shop.waits]
+X-Shop-Wait = "milliseconds"
+X-Shop-Until = "any"
+
+[dialects.shop.words.X-Shop-Reason]
+shop = "global"
+"*item*" = ["refused", "key"]
+
+[dialects.shop.body]
+waits = { "error.wait" = "seconds" }
+words = { "error.code" = { TOO_FAST = "refused", "OUT OF CREDIT" = "final", OTHER = "not-refused" } }
+
+[dialects.plain_shop]
+scope = "key"
+
 [lanes.2]
 name = "bulk"
 share = "1/12"

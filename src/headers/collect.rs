@@ -21,7 +21,7 @@ pub(super) struct Collected<'d, 'h> {
     families: &'d [Family],
     pub(super) slots: ArrayVec<Slot<'d, 'h>, WINDOWS>,
     /// In nanoseconds since 1970.
-    pub(super) date: Option<i128>,
+    pub(super) date: Option<i64>,
     pub(super) cached: bool,
     pub(super) waits: Waits,
     pub(super) verdict: Verdict,
@@ -29,7 +29,7 @@ pub(super) struct Collected<'d, 'h> {
     pub(super) states: ArrayVec<&'h [u8], LINES>,
     pub(super) policies: ArrayVec<&'h [u8], LINES>,
     #[cfg(feature = "json")]
-    pub(super) json: ArrayVec<(&'d super::json::Json, &'h [u8]), LINES>,
+    pub(super) json: ArrayVec<(&'d super::json::JsonHeader, &'h [u8]), LINES>,
 }
 
 impl<'d, 'h> Collected<'d, 'h> {
@@ -111,10 +111,8 @@ impl<'d, 'h> Collected<'d, 'h> {
                 }
             }
             #[cfg(feature = "json")]
-            for json in layer.json.iter() {
-                if json.header.as_ref().is_some_and(|name| fits(name, header)) {
-                    let _ = self.json.try_push((json, value));
-                }
+            for json in layer.json_headers.iter().filter(|json| fits(json.header, header)) {
+                let _ = self.json.try_push((json, value));
             }
         }
         understood
@@ -167,7 +165,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waits {
     after: Option<Duration>,
-    at: Option<i128>,
+    at: Option<i64>,
 }
 
 impl Waits {
@@ -190,7 +188,7 @@ impl Waits {
     }
 
     /// Seen from the moment at which the response was sent.
-    pub(super) fn resolve(self, base: i128) -> Option<Duration> {
+    pub(super) fn resolve(self, base: i64) -> Option<Duration> {
         let at = self.at.map(|at| match Moment::At(at).ahead(base) {
             Ahead::Over => Duration::ZERO,
             Ahead::In(wait) => wait,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::mem;
 use std::time::Duration;
 
-use super::json::Json;
+use super::json::{JsonHeader, Pick};
 
 /// What an API calls the fields in which it reports its own counters, and what their values mean.
 ///
@@ -14,13 +14,10 @@ use super::json::Json;
 /// ```
 /// use request_balancer::headers::{Dialect, Field, Part, ServerScope, WindowSpec};
 ///
-/// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).scope(ServerScope::Global).windows(
-///     const {
-///         &[WindowSpec::new("day").fields(
-///             const { &[Field::new("x-shop-day", Part::Limit), Field::new("x-shop-left", Part::Remaining)] },
-///         )]
-///     },
-/// );
+/// static FIELDS: [Field; 2] = [Field::new("X-Shop-Day", Part::Limit), Field::new("X-Shop-Left", Part::Remaining)];
+/// static DAY: [WindowSpec; 1] = [WindowSpec::new("day").fields(&FIELDS)];
+/// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).scope(ServerScope::Global).windows(&DAY);
+///
 /// assert_eq!(SHOP.name(), "shop");
 /// assert_eq!(Dialect::named("discord").map(Dialect::name), Some("discord"));
 /// assert_eq!(Dialect::named("shop"), None);
@@ -35,7 +32,8 @@ pub struct Dialect {
     pub(crate) windows: Cow<'static, [WindowSpec]>,
     pub(crate) waits: Cow<'static, [WaitField]>,
     pub(crate) words: Cow<'static, [Words]>,
-    pub(crate) json: Cow<'static, [Json]>,
+    pub(crate) body: Cow<'static, [Pick]>,
+    pub(crate) json_headers: &'static [JsonHeader],
     /// Those of the nearest dialect that has any.
     pub(crate) refused: Cow<'static, [u16]>,
     pub(crate) scope: Option<ServerScope>,
@@ -53,7 +51,8 @@ impl Dialect {
             windows: Cow::Borrowed(&[]),
             waits: Cow::Borrowed(&[]),
             words: Cow::Borrowed(&[]),
-            json: Cow::Borrowed(&[]),
+            body: Cow::Borrowed(&[]),
+            json_headers: &[],
             refused: Cow::Borrowed(&[]),
             scope: None,
             full_refill: false,
@@ -91,9 +90,9 @@ impl Dialect {
         self
     }
 
-    /// What is looked for in JSON, which takes the feature `json`. Default: nothing.
-    pub const fn json(mut self, json: &'static [Json]) -> Self {
-        set(&mut self.json, json);
+    /// What is looked for in bodies of JSON, which takes the feature `json`. Default: nothing.
+    pub const fn body(mut self, picks: &'static [Pick]) -> Self {
+        set(&mut self.body, picks);
         self
     }
 
@@ -124,12 +123,18 @@ impl Dialect {
         self
     }
 
+    pub(crate) const fn json_headers(mut self, headers: &'static [JsonHeader]) -> Self {
+        self.json_headers = headers;
+        self
+    }
+
     pub(crate) const fn families(mut self, families: &'static [Family]) -> Self {
         set(&mut self.families, families);
         self
     }
 
     /// This dialect, then the one that it is like, and so on.
+    #[cfg(feature = "headers")]
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Self> + Clone {
         std::iter::successors(Some(self), |dialect| dialect.like)
     }
@@ -157,11 +162,19 @@ pub(crate) struct Family {
 /// One window of the server's: a quota and the fields that tell its state.
 ///
 /// ```
+/// use request_balancer::Rules;
 /// use request_balancer::headers::{Dialect, Field, Form, Part, WindowSpec};
 ///
-/// static DAY: WindowSpec = WindowSpec::new("day").unit("points").fields(
-///     const { &[Field::new("x-points-left", Part::Remaining), Field::new("x-points-reset", Part::Reset(Form::Milliseconds))] },
-/// );
+/// static FIELDS: [Field; 2] =
+///     [Field::new("X-Left", Part::Remaining), Field::new("X-Reset", Part::Reset(Form::Milliseconds))];
+/// static DAY: [WindowSpec; 1] = [WindowSpec::new("day").unit("points").fields(&FIELDS)];
+/// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).windows(&DAY);
+///
+/// let rules = Rules::builder().dialect(SHOP.clone()).build()?;
+/// let reset = r#"reset = { header = "X-Reset", form = "milliseconds" }"#;
+/// let day = format!(r#"windows = {{ day = {{ unit = "points", remaining = "X-Left", {reset} }} }}"#);
+/// assert!(rules.to_string().ends_with(&format!("[dialects.shop]\n{day}\n")));
+/// # Ok::<(), request_balancer::Findings>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -335,7 +348,7 @@ impl Word {
 }
 
 /// What a word of a response means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Meaning {
     /// The response is a refusal, whatever its status.
@@ -351,9 +364,11 @@ pub enum Meaning {
 /// Whether `text` is `pattern` in any case; a `*` at either end of the pattern stands for anything.
 #[cfg(feature = "headers")]
 pub(crate) fn fits(pattern: &str, text: &[u8]) -> bool {
-    let (pattern, begins) = pattern.strip_suffix('*').map_or((pattern, false), |rest| (rest, true));
-    let (pattern, ends) = pattern.strip_prefix('*').map_or((pattern, false), |rest| (rest, true));
-    let (pattern, length) = (pattern.as_bytes(), pattern.len());
+    let pattern = pattern.as_bytes();
+    let (begins, ends) = (pattern.last() == Some(&b'*'), pattern.first() == Some(&b'*'));
+    let pattern = pattern.strip_suffix(b"*").unwrap_or(pattern);
+    let pattern = pattern.strip_prefix(b"*").unwrap_or(pattern);
+    let length = pattern.len();
     let same = |part: Option<&[u8]>| part.is_some_and(|part| part.eq_ignore_ascii_case(pattern));
     match (ends, begins) {
         (false, false) => text.eq_ignore_ascii_case(pattern),

@@ -48,6 +48,11 @@ const PERIODS: &[(&str, u64)] = &[("second", 1), ("minute", 60), ("hour", 3_600)
 
 /// What the field of this name tells, if it is of the family.
 pub(super) fn named(family: &Family, header: &[u8]) -> Option<Named> {
+    // Most fields are of no family: the first letter says so.
+    let letter = |text: &[u8]| text.first().map(u8::to_ascii_lowercase);
+    if letter(header) != letter(family.prefix.as_bytes()) {
+        return None;
+    }
     let rest = after(header, family.prefix)?;
     let plain = |role| Some(Named { role, word: "", unit: REQUESTS, per: None });
     if rest.is_empty() {

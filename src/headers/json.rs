@@ -4,48 +4,32 @@ use std::borrow::Cow;
 
 use super::dialect::{Form, Word};
 
-/// JSON in a response and what is looked for in it.
-///
-/// ```
-/// use request_balancer::headers::{Dialect, Form, Json, Meaning, Pick, Word};
-///
-/// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).any_status().json(
-///     const {
-///         &[Json::body(
-///             const {
-///                 &[
-///                     Pick::wait("error.wait_ms", Form::Milliseconds),
-///                     Pick::words("error.code", const { &[Word::new("TOO_FAST", Meaning::Refused)] }),
-///                 ]
-///             },
-///         )]
-///     },
-/// );
-/// ```
+/// A header field whose value is JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct Json {
-    /// `None`: the body.
-    pub(crate) header: Option<Cow<'static, str>>,
-    pub(crate) picks: Cow<'static, [Pick]>,
-}
-
-impl Json {
-    /// The body.
-    pub const fn body(picks: &'static [Pick]) -> Self {
-        Self { header: None, picks: Cow::Borrowed(picks) }
-    }
-
-    /// The header field of this name, in any case.
-    pub const fn header(header: &'static str, picks: &'static [Pick]) -> Self {
-        Self { header: Some(Cow::Borrowed(header)), picks: Cow::Borrowed(picks) }
-    }
+pub(crate) struct JsonHeader {
+    pub(crate) header: &'static str,
+    pub(crate) picks: &'static [Pick],
 }
 
 /// One value that is looked for.
 ///
 /// Its path names the members on the way to it, with dots between: `error.code`. `*` is any member, and a list on the
 /// way means each of its elements.
+///
+/// ```
+/// use request_balancer::Rules;
+/// use request_balancer::headers::{Dialect, Form, Meaning, Pick, Word};
+///
+/// static CODES: [Word; 1] = [Word::new("TOO_FAST", Meaning::Refused)];
+/// static BODY: [Pick; 2] = [Pick::wait("error.wait_ms", Form::Milliseconds), Pick::words("error.code", &CODES)];
+/// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).any_status().body(&BODY);
+///
+/// let rules = Rules::builder().dialect(SHOP.clone()).build()?;
+/// let waits = r#"waits = { "error.wait_ms" = "milliseconds" }"#;
+/// let words = r#"words = { "error.code" = { TOO_FAST = "refused" } }"#;
+/// assert!(rules.to_string().ends_with(&format!("bodies = \"any\"\nbody = {{ {waits}, {words} }}\n")));
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Pick {
@@ -91,6 +75,10 @@ impl Pick {
     /// A value whose words say something about the response.
     pub const fn words(path: &'static str, words: &'static [Word]) -> Self {
         Self { path: Cow::Borrowed(path), what: What::Words(Cow::Borrowed(words)) }
+    }
+
+    pub(crate) const fn wait_at(path: String, form: Form) -> Self {
+        Self { path: Cow::Owned(path), what: What::Wait { form, on: On::Refusal } }
     }
 
     pub(crate) const fn wait_always(path: &'static str, form: Form) -> Self {

@@ -35,8 +35,10 @@ mod structured;
 #[cfg(feature = "json")]
 mod walk;
 
+pub(crate) use dialect::REQUESTS;
 pub use dialect::{Dialect, Field, Form, Meaning, Part, ServerScope, WaitField, WindowSpec, Word, Words};
-pub use json::{Json, Pick};
+pub use json::Pick;
+pub(crate) use json::What;
 #[cfg(feature = "headers")]
 pub use observation::{Name, Note, NoteKind, Observation, Reset, Window};
 #[cfg(feature = "headers")]

@@ -22,8 +22,8 @@ pub(super) enum Moment {
     After(Duration),
     /// Before it was sent.
     Before,
-    /// In nanoseconds since 1970.
-    At(i128),
+    /// In nanoseconds since 1970. What lies beyond 2262 is beyond belief anyhow, and is cut to that.
+    At(i64),
 }
 
 /// A moment and how finely it was told.
@@ -41,12 +41,12 @@ pub(super) enum Ahead {
 }
 
 impl Moment {
-    pub(super) fn ahead(self, base: i128) -> Ahead {
+    pub(super) fn ahead(self, base: i64) -> Ahead {
         match self {
             Self::After(time) => Ahead::In(time),
             Self::Before => Ahead::Over,
             Self::At(at) if at < base => Ahead::Over,
-            Self::At(at) => Ahead::In(duration(at.saturating_sub(base))),
+            Self::At(at) => Ahead::In(Duration::from_nanos(at.abs_diff(base))),
         }
     }
 }
@@ -100,14 +100,18 @@ pub(super) fn from_number(number: Number, form: Form) -> Told {
     };
     let seconds = if number.fraction { MILLISECOND } else { SECOND };
     match form {
-        Form::Any | Form::RetryAfter => match number.whole {
-            _ if number.is_negative() => after(Duration::ZERO, seconds),
-            ..1_000_000_000 => after(number.seconds(), seconds),
-            ..100_000_000_000 => Told { moment: Moment::At(number.times(1_000_000_000)), grain: seconds },
-            ..100_000_000_000_000 => Told { moment: Moment::At(number.times(1_000_000)), grain: MILLISECOND },
-            ..100_000_000_000_000_000 => Told { moment: Moment::At(number.times(1_000)), grain: MILLISECOND },
-            _ => Told { moment: Moment::At(number.times(1)), grain: MILLISECOND },
-        },
+        Form::Any | Form::RetryAfter if number.is_negative() => after(Duration::ZERO, seconds),
+        Form::Any | Form::RetryAfter => {
+            let at = |nanos| Moment::At(cut(number.times(nanos)));
+            match number.whole {
+                // 31 years from now, or 2001: nothing real lies on the wrong side.
+                0..=999_999_999 => after(number.seconds(), seconds),
+                1_000_000_000..=99_999_999_999 => Told { moment: at(1_000_000_000), grain: seconds },
+                100_000_000_000..=99_999_999_999_999 => Told { moment: at(1_000_000), grain: MILLISECOND },
+                100_000_000_000_000..=99_999_999_999_999_999 => Told { moment: at(1_000), grain: MILLISECOND },
+                100_000_000_000_000_000.. => Told { moment: at(1), grain: MILLISECOND },
+            }
+        }
         Form::Seconds => after(number.seconds(), seconds),
         Form::Milliseconds => after(duration(number.times(1_000_000)), MILLISECOND),
         Form::Minutes => after(duration(number.times(60_000_000_000)), if number.fraction { SECOND } else { MINUTE }),
@@ -115,7 +119,7 @@ pub(super) fn from_number(number: Number, form: Form) -> Told {
 }
 
 /// A date in nanoseconds since 1970: one of the three forms of HTTP, or that of mail with its zone.
-pub(super) fn http_date(text: &[u8]) -> Option<i128> {
+pub(super) fn http_date(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     if let Ok(time) = httpdate::parse_http_date(text) {
         return Some(since_1970(time));
@@ -124,12 +128,12 @@ pub(super) fn http_date(text: &[u8]) -> Option<i128> {
     let zone = text.rsplit(' ').next().unwrap_or_default();
     let has_zone = zone == "UTC" || zone.starts_with(['+', '-']);
     let zoned = if has_zone { rfc2822::parse(text).ok()? } else { return None };
-    Some(zoned.timestamp().as_nanosecond())
+    Some(cut(zoned.timestamp().as_nanosecond()))
 }
 
 /// Nanoseconds since 1970, negative before.
-pub(super) fn since_1970(time: SystemTime) -> i128 {
-    let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+pub(super) fn since_1970(time: SystemTime) -> i64 {
+    let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
     time.duration_since(UNIX_EPOCH).map_or_else(|before| -nanos(before.duration()), nanos)
 }
 
@@ -151,7 +155,7 @@ fn rfc3339(text: &str) -> Option<Told> {
         (false, true) if text.ends_with('Z') => MINUTE,
         (false, _) => SECOND,
     };
-    Some(Told { moment: Moment::At(at.as_nanosecond()), grain })
+    Some(Told { moment: Moment::At(cut(at.as_nanosecond())), grain })
 }
 
 fn date(text: &str) -> Option<Told> {
@@ -162,6 +166,10 @@ fn date(text: &str) -> Option<Told> {
 fn comma(text: &[u8], from: usize) -> usize {
     let behind = text.get(from..).unwrap_or_default();
     behind.iter().position(|byte| *byte == b',').map_or(text.len(), |at| from + at)
+}
+
+fn cut(nanos: i128) -> i64 {
+    i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Not negative; what is too long is cut far beyond the horizon.

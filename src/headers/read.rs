@@ -54,7 +54,7 @@ where
     for (name, value) in headers {
         collected.take(name.as_ref(), value.as_ref(), &mut observation);
     }
-    finish(status, collected, body, now, dialect, &mut observation);
+    finish(status, &mut collected, body, now, dialect, &mut observation);
     observation
 }
 
@@ -81,7 +81,7 @@ pub fn read_response<B>(
 
 fn finish<'d>(
     status: u16,
-    mut collected: Collected<'d, '_>,
+    collected: &mut Collected<'d, '_>,
     body: Option<&[u8]>,
     now: SystemTime,
     dialect: &'d Dialect,
@@ -91,7 +91,7 @@ fn finish<'d>(
     let by_status = by_status.unwrap_or_default().contains(&status);
     let waits_count = by_status || WAITS.contains(&status) || (500..600).contains(&status);
     #[cfg(feature = "json")]
-    let always = super::walk::take(&mut collected, body, waits_count, observation);
+    let always = super::walk::take(collected, body, waits_count, observation);
     #[cfg(not(feature = "json"))]
     let always = {
         let _ = body;
@@ -104,7 +104,7 @@ fn finish<'d>(
             observation.note("age", NoteKind::Cached);
         }
     } else {
-        for slot in std::mem::take(&mut collected.slots) {
+        for slot in &mut collected.slots {
             slot.finish(base, &collected.policies, observation);
         }
         states::read(&collected.states, &collected.policies, observation);

@@ -106,9 +106,9 @@ impl<'d, 'h> Slot<'d, 'h> {
     }
 
     /// Puts the window into `observation`, or the windows if it is several.
-    pub(super) fn finish(mut self, base: i128, policies: &[&[u8]], observation: &mut Observation) {
+    pub(super) fn finish(&mut self, base: i64, policies: &[&[u8]], observation: &mut Observation) {
         let Some(limits) = self.limits else {
-            self.per = self.per.or(self.length.within(base)).or_else(|| self.policy(policies));
+            self.per = self.per.or_else(|| self.length.within(base)).or_else(|| self.policy(policies));
             let window = self.window(base, observation);
             if let Some(window) = window {
                 observation.push(window);
@@ -125,7 +125,7 @@ impl<'d, 'h> Slot<'d, 'h> {
         }
     }
 
-    fn window(&self, base: i128, observation: &mut Observation) -> Option<Window> {
+    fn window(&self, base: i64, observation: &mut Observation) -> Option<Window> {
         if self.limit.is_some_and(|limit| limit < 0) {
             observation.note(self.group, NoteKind::NotApplicable);
             return None;
@@ -166,7 +166,7 @@ impl<'d, 'h> Slot<'d, 'h> {
                 if let (Item::Integer(quota), Some(secs)) = (member.item, member.parameter("w").and_then(Item::count))
                     && quota == limit
                 {
-                    length = length.or(Some(Duration::from_secs(secs)));
+                    length = length.or_else(|| Some(Duration::from_secs(secs)));
                 }
             });
         }
@@ -182,7 +182,7 @@ impl<'d, 'h> Slot<'d, 'h> {
                 if let (Item::Integer(quota), Some(secs)) = (member.item, member.parameter("w").and_then(Item::count))
                     && quota == limit
                 {
-                    self.per = self.per.or(Some(Duration::from_secs(secs)));
+                    self.per = self.per.or_else(|| Some(Duration::from_secs(secs)));
                 }
             });
         }
@@ -227,7 +227,7 @@ impl Latest {
         any
     }
 
-    fn resolve(&self, base: i128) -> Option<Reset> {
+    fn resolve(&self, base: i64) -> Option<Reset> {
         let ahead = |told: Told| (told.moment.ahead(base), told.grain);
         let (ahead, grain) = self.after.map(ahead).max(self.at.map(ahead))?;
         Some(match ahead {
@@ -236,7 +236,7 @@ impl Latest {
         })
     }
 
-    fn within(&self, base: i128) -> Option<Duration> {
+    fn within(&self, base: i64) -> Option<Duration> {
         self.resolve(base).map(Reset::after).filter(|length| !length.is_zero() && *length <= HORIZON)
     }
 }

@@ -41,7 +41,7 @@ fn dictionary(value: &[u8], policies: &[&[u8]], observation: &mut Observation) -
     for policy in policies {
         structured::list(policy, |member| {
             if member.item.count().is_some() && member.item.count() == limit {
-                per = per.or(length(&member));
+                per = per.or_else(|| length(&member));
             }
         });
     }
@@ -73,8 +73,8 @@ fn quota(name: &[u8], policies: &[&[u8]]) -> (Option<u64>, Name, Option<Duration
     for policy in policies {
         structured::list(policy, |member| {
             if member.item == Item::Text(name) {
-                limit = limit.or(value_of(member.count("q")));
-                per = per.or(length(&member));
+                limit = limit.or_else(|| value_of(member.count("q")));
+                per = per.or_else(|| length(&member));
                 if let Some(Item::Text(quota_unit)) = member.parameter("qu") {
                     unit = Name::lower(quota_unit);
                 }

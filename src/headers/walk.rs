@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::collect::Collected;
 use super::dialect::{Form, Word, fits};
-use super::json::{Json, On, Pick, What};
+use super::json::{On, Pick, What};
 use super::moment::{self, Told};
 use super::number::Number;
 use super::observation::{NoteKind, Observation};
@@ -26,9 +26,9 @@ pub(super) fn take<'d>(
 ) -> bool {
     let mut always = false;
     for (json, value) in std::mem::take(&mut collected.json) {
-        match found(json, value) {
+        match found(json.picks.iter(), value) {
             Some(all) => all.into_iter().for_each(|one| always |= one.apply(collected)),
-            None => observation.note(json.header.as_deref().unwrap_or_default(), NoteKind::Unreadable),
+            None => observation.note(json.header, NoteKind::Unreadable),
         }
     }
     let dialect = collected.dialect;
@@ -37,15 +37,11 @@ pub(super) fn take<'d>(
         observation.note("body", NoteKind::TooMany);
         return always;
     }
-    let mut unreadable = false;
-    for json in dialect.layers().flat_map(|layer| layer.json.iter()).filter(|json| json.header.is_none()) {
-        match found(json, body) {
-            Some(all) => all.into_iter().for_each(|one| always |= one.apply(collected)),
-            None => unreadable = true,
-        }
-    }
-    if unreadable && body.first() == Some(&b'{') {
-        observation.note("body", NoteKind::Unreadable);
+    match found(dialect.layers().flat_map(|layer| layer.body.iter()), body) {
+        Some(all) => all.into_iter().for_each(|one| always |= one.apply(collected)),
+        // Pages for people are no JSON and were not meant to be.
+        None if body.first() == Some(&b'{') => observation.note("body", NoteKind::Unreadable),
+        None => {}
     }
     always
 }
@@ -90,9 +86,9 @@ impl<'d> Found<'d> {
 }
 
 /// `None`: `text` is no JSON.
-fn found<'d>(json: &'d Json, text: &[u8]) -> Option<ArrayVec<Found<'d>, FOUND>> {
+fn found<'d>(picks: impl Iterator<Item = &'d Pick>, text: &[u8]) -> Option<ArrayVec<Found<'d>, FOUND>> {
     let mut all = ArrayVec::new();
-    let active: Vec<_> = json.picks.iter().map(|pick| (pick, &*pick.path)).collect();
+    let active: Vec<_> = picks.map(|pick| (pick, &*pick.path)).collect();
     let mut found = |one| drop(all.try_push(one));
     let mut reader = serde_json::Deserializer::from_slice(text);
     Walk { active: &active, found: &mut found }.deserialize(&mut reader).and_then(|()| reader.end()).ok()?;

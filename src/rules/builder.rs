@@ -1,5 +1,6 @@
 //! Rules before they are checked: what code says through the builder, and what a file says with its places.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::check;
@@ -9,6 +10,7 @@ use super::observe::Observe;
 use super::quota::{CountFrom, Quota};
 use super::retry::Retry;
 use crate::engine::{Nanos, Overflow};
+use crate::headers::Dialect;
 
 /// A value and where the file says it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,12 +70,20 @@ pub struct RulesBuilder {
     pub(super) limits: Vec<(At<String>, NamedLimit)>,
     pub(super) lanes: Vec<(At<u32>, Lane)>,
     pub(super) keys: Vec<(At<String>, OwnQuotas)>,
+    pub(super) dialects: Vec<(At<String>, OwnDialect)>,
     pub(super) retry: Retry,
     pub(super) retry_budget: Option<At<Share>>,
 }
 
 /// The quotas that a key has of its own, by rule.
 pub(super) type OwnQuotas = Vec<(At<String>, Vec<At<Quota>>)>;
+
+/// A dialect and where the file says what, by path.
+#[derive(Clone, Debug)]
+pub(super) struct OwnDialect {
+    pub(super) dialect: Dialect,
+    pub(super) places: BTreeMap<String, Place>,
+}
 
 impl RulesBuilder {
     /// Limits all starts under `overall` together. Default: none.
@@ -168,6 +178,23 @@ impl RulesBuilder {
     /// Says more about the lane of all rules with this priority.
     pub fn lane(mut self, priority: u32, lane: Lane) -> Self {
         self.lanes.push((priority.into(), lane));
+        self
+    }
+
+    /// Adds a dialect, for responses of an API that the crate does not know. Default: none.
+    ///
+    /// ```
+    /// use request_balancer::Rules;
+    /// use request_balancer::headers::{Dialect, ServerScope};
+    ///
+    /// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).scope(ServerScope::Global);
+    /// let rules = Rules::builder().dialect(SHOP.clone()).build()?;
+    /// assert_eq!(rules.dialect("shop"), Some(&SHOP));
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        let name = dialect.name().to_owned().into();
+        self.dialects.push((name, OwnDialect { dialect, places: BTreeMap::new() }));
         self
     }
 

@@ -69,6 +69,7 @@ codes! {
     DuplicateName = "duplicate-name", Error, "one name for two things, or twice in one list";
     UnknownLimit = "unknown-limit", Error, "`under` names a limit that the file does not have";
     UnknownRule = "unknown-rule", Error, "`keys` or `default_rule` names a rule that the file does not have";
+    UnknownDialect = "unknown-dialect", Error, "a name that is no dialect's";
     UnknownUnit = "unknown-unit", Error, "a unit that `units` does not declare";
     UnknownZone = "unknown-zone", Error, "a time zone that does not exist";
     InvalidLane = "invalid-lane", Error, "a lane whose name is not the number of a priority";
@@ -235,7 +236,7 @@ impl fmt::Display for Finding {
 ///     "1:11: error[zero] overall: found `0/1s`, a count of zero; allowed: a count from 1 to 4294967295\n\
 ///      2:1: error[unknown-field] retries: found `retries`; allowed: `overall`, `per_key`, `concurrency`, \
 ///      `key_concurrency`, `margin`, `count_from`, `units`, `fair_by`, `ban_guard`, `queue`, `default_rule`, \
-///      `attempt_timeout`, `rules`, `limits`, `lanes`, `keys`, `retry`; did you mean `retry`?"
+///      `attempt_timeout`, `rules`, `limits`, `lanes`, `keys`, `dialects`, `retry`; did you mean `retry`?"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 mod builder;
 mod check;
 mod compile;
+mod dialect;
 mod duration;
 mod finding;
 mod guard;

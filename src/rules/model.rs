@@ -13,6 +13,7 @@ use super::own::{KeyQuotas, OwnNumbers};
 use super::quota::{CountFrom, Quota};
 use super::{check, toml};
 use crate::engine::{Nanos, Overflow, Plan, RetryPolicy};
+use crate::headers::Dialect;
 
 /// A checked set of rules: what loads cannot fail later.
 ///
@@ -73,6 +74,7 @@ pub(super) struct Model {
     pub(super) limits: Vec<CheckedLimit>,
     pub(super) lanes: Vec<CheckedLane>,
     pub(super) keys: KeyQuotas,
+    pub(super) dialects: Vec<Dialect>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

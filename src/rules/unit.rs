@@ -7,6 +7,10 @@ use crate::engine::Charge;
 /// Words that mean something else where the name of a unit may stand.
 const WORDS: [&str; 4] = ["smooth", "burst", "window", "bucket"];
 
+/// What the name of a unit can be.
+pub(super) const ALLOWED: &str =
+    "one word that begins with a small letter and stands for neither a length of time nor a kind of quota";
+
 /// Whether a word has the shape of a unit's name: a letter, then letters, digits, `_` and `-`.
 pub(super) fn is_word(word: &str) -> bool {
     word.starts_with(char::is_alphabetic) && word.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')

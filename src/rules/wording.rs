@@ -1,6 +1,8 @@
 //! The one house of wording: what findings say, apart from where they say it.
 
 use super::finding::{Finding, FindingCode};
+use super::toml::NONE;
+use crate::headers::Dialect;
 
 /// Found text in backticks, cut to a readable length.
 pub(super) fn quote(text: &str) -> String {
@@ -77,6 +79,22 @@ pub(super) fn unknown_unit<'a>(name: &str, known: impl IntoIterator<Item = &'a s
     let nearest = nearest(name, known.clone().into_iter().chain(["smooth", "burst"]));
     let allowed = format!("{}, or what else `units` declares", list(known));
     Finding::new(FindingCode::UnknownUnit, quote(name), allowed).did_you_mean(nearest)
+}
+
+pub(super) fn unknown_dialect(name: &str) -> Finding {
+    let known = || Dialect::all().map(Dialect::name).chain([NONE]);
+    let allowed = "`auto`, another dialect that comes with the crate, or `none`";
+    Finding::new(FindingCode::UnknownDialect, quote(name), allowed).did_you_mean(nearest(name, known()))
+}
+
+pub(super) fn unknown_dialect_of_rule<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Finding {
+    let nearest = nearest(name, own.chain(Dialect::all().map(|dialect| dialect.name())));
+    let allowed = "`auto`, another dialect that comes with the crate, or one of `dialects`";
+    Finding::new(FindingCode::UnknownDialect, quote(name), allowed).did_you_mean(nearest)
+}
+
+pub(super) fn no_status(found: u32) -> Finding {
+    out_of_range(&found.to_string(), "statuses from 100 to 599")
 }
 
 pub(super) fn wrong_type(found: &str, allowed: &str) -> Finding {

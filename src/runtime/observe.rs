@@ -171,7 +171,7 @@ mod read {
         /// The dialect in which responses to a rule's requests are read.
         pub(crate) fn dialect(&self, rule: RuleId) -> &Dialect {
             let said = self.rules.rule(&self.rule(rule).name).map_or("auto", |rule| rule.dialect());
-            Dialect::named(said).unwrap_or_else(Dialect::auto)
+            self.rules.dialect(said).unwrap_or_else(|| Dialect::auto())
         }
     }
 }

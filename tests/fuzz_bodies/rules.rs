@@ -5,7 +5,7 @@ use std::str::FromStr;
 use request_balancer::Rules;
 
 /// Pieces of rules files, so that random bytes get past the first line.
-const WORDS: [&str; 80] = [
+const WORDS: [&str; 96] = [
     "overall",
     "per_key",
     "concurrency",
@@ -86,6 +86,22 @@ const WORDS: [&str; 80] = [
     "10_000",
     "true",
     "false",
+    "\n[dialects.a]\n",
+    "\n[dialects.b]\n",
+    "\n[dialects.a.windows.b]\n",
+    "\n[dialects.a.waits]\n",
+    "\n[dialects.a.words.b]\n",
+    "\n[dialects.a.body]\n",
+    "like",
+    "scope",
+    "refused",
+    "reset",
+    "remaining",
+    "waits",
+    "words",
+    "\"any\"",
+    "\"global\"",
+    "\"seconds\"",
 ];
 
 /// Any text is rules or findings, never a panic; rules written out read the same.

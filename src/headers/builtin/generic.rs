@@ -3,7 +3,7 @@
 use crate::headers::dialect::{
     Dialect, Family, Field, Form, Meaning, Part, ServerScope, WaitField, WindowSpec, Word, Words,
 };
-use crate::headers::json::{Json, Pick};
+use crate::headers::json::Pick;
 
 /// Waits and refusals, no windows: what every dialect starts from.
 pub(super) static PLAIN: Dialect = Dialect::new("plain")
@@ -18,20 +18,16 @@ pub(super) static PLAIN: Dialect = Dialect::new("plain")
         },
     )
     .words(const { &[Words::new("x-should-retry", const { &[Word::new("false", Meaning::Final)] })] })
-    .json(
+    .body(
         const {
-            &[Json::body(
-                const {
-                    &[
-                        Pick::wait("retry_after", Form::Any),
-                        Pick::wait("retry_after_ms", Form::Milliseconds),
-                        Pick::wait("parameters.retry_after", Form::Any),
-                        Pick::wait("error.details.retryDelay", Form::Any),
-                        Pick::words("error.code", OUT_OF_CREDIT),
-                        Pick::words("error.type", OUT_OF_CREDIT),
-                    ]
-                },
-            )]
+            &[
+                Pick::wait("retry_after", Form::Any),
+                Pick::wait("retry_after_ms", Form::Milliseconds),
+                Pick::wait("parameters.retry_after", Form::Any),
+                Pick::wait("error.details.retryDelay", Form::Any),
+                Pick::words("error.code", OUT_OF_CREDIT),
+                Pick::words("error.type", OUT_OF_CREDIT),
+            ]
         },
     );
 
@@ -79,31 +75,22 @@ pub(super) static DISCORD: Dialect = Dialect::new("discord")
             ]
         },
     )
-    .json(
+    .body(const { &[Pick::words("global", const { &[Word::new("true", GLOBAL), Word::new("false", ROUTE)] })] });
+
+pub(super) static GITHUB: Dialect =
+    Dialect::new("github").like(&AUTO).body(
         const {
-            &[Json::body(
-                const { &[Pick::words("global", const { &[Word::new("true", GLOBAL), Word::new("false", ROUTE)] })] },
+            &[Pick::words(
+                "message",
+                const {
+                    &[
+                        Word::new("*secondary rate limit*", Meaning::Refused),
+                        Word::new("*secondary rate limit*", GLOBAL),
+                    ]
+                },
             )]
         },
     );
-
-pub(super) static GITHUB: Dialect = Dialect::new("github").like(&AUTO).json(
-    const {
-        &[Json::body(
-            const {
-                &[Pick::words(
-                    "message",
-                    const {
-                        &[
-                            Word::new("*secondary rate limit*", Meaning::Refused),
-                            Word::new("*secondary rate limit*", GLOBAL),
-                        ]
-                    },
-                )]
-            },
-        )]
-    },
-);
 
 pub(super) static SLACK: Dialect = Dialect::new("slack").like(&AUTO).scope(ServerScope::Route);
 
@@ -123,14 +110,10 @@ pub(super) static STRIPE: Dialect = Dialect::new("stripe")
             )]
         },
     )
-    .json(
+    .body(
         const {
-            &[Json::body(
-                const {
-                    // Another request works on the same object: no limit at all.
-                    &[Pick::words("error.code", const { &[Word::new("lock_timeout", Meaning::NotRefused)] })]
-                },
-            )]
+            // Another request works on the same object: no limit at all.
+            &[Pick::words("error.code", const { &[Word::new("lock_timeout", Meaning::NotRefused)] })]
         },
     );
 

@@ -1,5 +1,6 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod dialects;
 mod guard;
 mod lanes;
 mod observe;
@@ -108,6 +109,7 @@ impl Checker<'_> {
         let ban_guard = self.ban_guard();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
+        let dialects = self.dialects();
         Model {
             caps,
             margin,
@@ -125,6 +127,7 @@ impl Checker<'_> {
             limits,
             lanes,
             keys,
+            dialects,
         }
     }
 

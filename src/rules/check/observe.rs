@@ -1,6 +1,7 @@
 //! What rules make of what the server says.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{Checker, OUTER};
 use crate::engine::{Nanos, Narrows};
@@ -39,15 +40,16 @@ impl Checker<'_> {
         }
         // Sorted, so that equal rules are equal whatever the order in which they name the windows.
         windows.sort_unstable();
-        let dialect = rule.observe.dialect.as_ref().and_then(|name| self.dialect(name, &join(&path, "dialect")));
+        let dialect = rule.observe.dialect.as_ref().and_then(|name| self.said_dialect(name, &join(&path, "dialect")));
         CheckedObserve { dialect, windows, learn: self.learn(rule, &join(&path, "learn")) }
     }
 
     /// `None`: the default, said or not.
-    fn dialect(&mut self, name: &At<String>, path: &str) -> Option<std::sync::Arc<str>> {
-        if Dialect::named(&name.value).is_none() {
-            let known: Vec<&str> = Dialect::all().map(Dialect::name).collect();
-            self.push(wording::unknown_value(&name.value, &known), path, name.place);
+    fn said_dialect(&mut self, name: &At<String>, path: &str) -> Option<Arc<str>> {
+        let is_own = self.builder.dialects.iter().any(|(own, _)| own.value == name.value);
+        if !is_own && Dialect::named(&name.value).is_none() {
+            let known = self.builder.dialects.iter().map(|(own, _)| own.value.as_str());
+            self.push(wording::unknown_dialect_of_rule(&name.value, known), path, name.place);
         }
         (name.value != Dialect::auto().name()).then(|| name.value.as_str().into())
     }

@@ -16,9 +16,8 @@ impl Checker<'_> {
         let mut units = Vec::new();
         for At { value: name, place } in &self.builder.units {
             if !unit::is_name(name) {
-                let allowed = "one word that begins with a small letter and stands for neither a length of time nor a \
-                               kind of quota";
-                self.push(Finding::new(FindingCode::InvalidName, wording::quote(name), allowed), "units", *place);
+                let finding = Finding::new(FindingCode::InvalidName, wording::quote(name), unit::ALLOWED);
+                self.push(finding, "units", *place);
             }
             if !seen.insert(name.as_str()) {
                 self.push(wording::duplicate_name(name, "unit"), "units", *place);

@@ -2,6 +2,7 @@
 //!
 //! The tables are walked by hand, so that every finding knows its line and column and one wrong field hides no other.
 
+mod dialects;
 mod limits;
 mod observe;
 mod value;
@@ -9,6 +10,7 @@ mod value;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 
+pub(super) use self::dialects::{BODIES, FORMS, MEANINGS, NONE, RESETS, SCOPES, part_name};
 use self::value::Reader;
 use super::builder::{At, Lane, NamedLimit, OwnQuotas, Rule, RulesBuilder};
 use super::check::Read;
@@ -36,6 +38,7 @@ const TOP: &[&str] = &[
     "limits",
     "lanes",
     "keys",
+    "dialects",
     "retry",
 ];
 const RULE: &[&str] = &[
@@ -136,6 +139,7 @@ impl Reader<'_> {
                         Some(reader.own_quotas(value, path))
                     });
                 }
+                "dialects" => builder.dialects = self.dialects(value, path),
                 "retry" => (builder.retry, builder.retry_budget) = self.retry_of_all(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
                 _ => self.unknown(key, path, TOP),

@@ -1,15 +1,17 @@
 //! From checked rules back to a file that reads as the same rules.
 
+mod dialects;
+
 use std::fmt::{self, Write as _};
 
 use toml_writer::TomlWrite as _;
 
-use super::duration;
-use super::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Rules, Share, Under};
-use super::observe::{CheckedObserve, narrows_word};
-use super::quota::{CountFrom, Quota};
-use super::retry::{hold_word, order_word};
 use crate::engine::{Nanos, Overflow, RetryPolicy};
+use crate::rules::duration;
+use crate::rules::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Rules, Share, Under};
+use crate::rules::observe::{CheckedObserve, narrows_word};
+use crate::rules::quota::{CountFrom, Quota};
+use crate::rules::retry::{hold_word, order_word};
 
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,6 +80,11 @@ impl Model {
                 keys.raw(key, &fields.inline())?;
             }
             section("keys", keys)?;
+        }
+        for dialect in &self.dialects {
+            let mut heading = "dialects.".to_owned();
+            heading.key(dialect.name())?;
+            section(&heading, dialects::fields(dialect)?)?;
         }
         let mut retry = retry(&self.retry, &RetryPolicy::default())?;
         if let Some(Share { part, of }) = self.retry_budget {
