@@ -39,7 +39,7 @@ impl<W> Scheduler<W> {
             present.iter().enumerate().map(replace).collect::<Arc<[LimitSpec]>>()
         });
         if let Some(specs) = change {
-            self.renumber(queue, Some(specs));
+            self.renumber(now, queue, Some(specs));
         }
         self.queues[queue].learnt_until = now.saturating_add(KEPT);
     }
@@ -49,15 +49,15 @@ impl<W> Scheduler<W> {
         let until = self.queues[queue].learnt_until;
         if until != Instant::ZERO && until <= now {
             self.queues[queue].learnt_until = Instant::ZERO;
-            self.renumber(queue, None);
+            self.renumber(now, queue, None);
         }
     }
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
-    pub(super) fn renumber(&mut self, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+    pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
         let Queue { rule, numbers: old, limits, .. } = &mut self.queues[queue];
         let plan = &self.plan.rules[usize::from(*rule)];
-        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
+        limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
     }

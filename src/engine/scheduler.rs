@@ -417,7 +417,7 @@ impl<W> Scheduler<W> {
         }
         let queue = self.queue_of(key.index, rule);
         self.queues[queue].learnt_until = Instant::ZERO;
-        self.renumber(queue, numbers);
+        self.renumber(now, queue, numbers);
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;

@@ -145,6 +145,20 @@ impl Attempt {
         self.shared.check(self.id, self.rule, status, fields, body)
     }
 
+    /// The same for what was read of a response before, with its status.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the attempt is to return.
+    #[cfg(feature = "headers")]
+    pub fn check_observation<E>(
+        &self,
+        status: u16,
+        observation: &crate::headers::Observation,
+    ) -> Result<(), Failure<E>> {
+        self.shared.check_observation(self.id, status, observation)
+    }
+
     /// The same for a response of the `http` crate, whose body is not touched.
     ///
     /// # Errors

@@ -82,11 +82,18 @@ mod read {
             let live = self.live.load();
             let observation = headers::read(status, fields, body, SystemTime::now(), live.dialect(rule));
             drop(live);
-            self.observe(attempt, &observation);
-            match failure(status, &observation) {
-                Some(failure) => Err(failure),
-                None => Ok(()),
-            }
+            self.check_observation(attempt, status, &observation)
+        }
+
+        /// Takes in what was read of the response to a running attempt, and makes a failure of a refusal.
+        pub(crate) fn check_observation<E>(
+            &self,
+            attempt: Option<RequestId>,
+            status: u16,
+            observation: &Observation,
+        ) -> Result<(), Failure<E>> {
+            self.observe(attempt, observation);
+            failure(status, observation).map_or(Ok(()), Err)
         }
     }
 

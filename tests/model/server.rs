@@ -82,7 +82,8 @@ impl Books {
             .sum();
         let taken = awaited + self.outstanding(limit, key, perhaps);
         let this = words().filter(|word| word.reset == reset);
-        let left = this.map(|word| word.left as i64 - silent(word.sent) as i64).min()?.max(0);
+        let sent = this.clone().map(|word| word.sent).max()?;
+        let left = (this.map(|word| word.left).min()? as i64 - silent(sent) as i64).max(0);
         Some((left - taken as i64, reset))
     }
 

@@ -198,15 +198,15 @@ impl LimitState {
     }
 
     /// Takes over what other limits know of past starts.
-    fn take_over<'a>(&mut self, spec: Spec<'_>, known: impl Iterator<Item = (Spec<'a>, &'a Self)>) {
+    fn take_over<'a>(&mut self, now: Instant, spec: Spec<'_>, known: impl Iterator<Item = (Spec<'a>, &'a Self)>) {
         let mut longest = (Nanos::ZERO, Vec::new());
         let mut due = None;
-        for (spec, state) in known {
+        for (was, state) in known {
             let (period, starts) = match &state.kind {
-                Kind::Window(window) => (spec.window().period, window.starts()),
-                Kind::Calendar(calendar) => (Nanos::from_secs(86_400), calendar.starts(spec.calendar())),
+                Kind::Window(window) => (was.window().period, window.starts()),
+                Kind::Calendar(calendar) => (Nanos::from_secs(86_400), calendar.starts(was.calendar())),
                 Kind::Gcra(gcra) => {
-                    due = due.max(gcra.due());
+                    due = due.max(gcra.due_under(was.gcra(), spec, now));
                     continue;
                 }
             };
@@ -336,12 +336,17 @@ impl LimitStates {
 
     /// Goes over to other numbers; nothing is outstanding afterwards. What is known of past starts counts on: the starts
     /// of the longest window, and what spacing and buckets are owed.
-    pub(crate) fn change_to(&mut self, (old, old_days): (&[LimitSpec], &Days), (new, days): (&[LimitSpec], &Days)) {
+    pub(crate) fn change_to(
+        &mut self,
+        now: Instant,
+        (old, old_days): (&[LimitSpec], &Days),
+        (new, days): (&[LimitSpec], &Days),
+    ) {
         let mut before = std::mem::replace(self, Self::new(new));
         for (spec, state) in new.iter().zip(self.as_mut_slice()) {
             let alike = old.iter().zip(before.as_slice()).filter(|(old, _)| old.charge == spec.charge);
             let known = alike.map(|(old, state)| (Spec::new(old.kind, old_days), state));
-            state.take_over(Spec::new(spec.kind, days), known);
+            state.take_over(now, Spec::new(spec.kind, days), known);
         }
         // What the server said goes to the limit in the same place.
         let mut told: Vec<(usize, &LimitSpec, Box<Observed>)> = Vec::new();

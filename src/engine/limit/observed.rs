@@ -101,7 +101,7 @@ impl Observed {
         if known.reset.is_none() && is_news {
             self.caps[position] = fresh;
         } else if !fresh.ends_before(&known) {
-            self.caps[position] = self.both(known, fresh);
+            self.caps[position] = known.and(fresh);
         } else if is_news && self.caps.len() < 2 * WINDOWS {
             // A window that seemed to be over, of a server that changed its mind: both stand.
             self.caps.push(fresh);
@@ -150,34 +150,8 @@ impl Observed {
 
     /// What the server has left for requests that are not known to it.
     fn left(&self, cap: &Cap) -> u64 {
-        u64::from(cap.left).saturating_sub(self.ended(cap.window, cap.sent, Instant::NEVER))
-    }
-
-    /// What ended from the one instant on and before the other without a word about the window.
-    fn ended(&self, window: usize, from: Instant, until: Instant) -> u64 {
-        let silent = self.ends.iter().filter(|end| end.at >= from && end.at < until && end.told & (1 << window) == 0);
-        silent.map(|end| u64::from(end.cost)).sum()
-    }
-
-    /// Two words about one window: the smaller number counts, whichever is older, until the later end.
-    fn both(&self, known: Cap, fresh: Cap) -> Cap {
-        let sent = known.sent.max(fresh.sent);
-        let by_then = |cap: &Cap| {
-            let ended = self.ended(cap.window, cap.sent, sent);
-            cap.left.saturating_sub(u32::try_from(ended).unwrap_or(u32::MAX))
-        };
-        let reset = match (known.reset, fresh.reset) {
-            (Some(one), Some(other)) => Some((one.0.max(other.0), one.1.min(other.1))),
-            (one, other) => one.or(other),
-        };
-        Cap {
-            window: known.window,
-            left: by_then(&known).min(by_then(&fresh)),
-            sent,
-            read: known.read.max(fresh.read),
-            reset,
-            until: known.until.max(fresh.until),
-        }
+        let silent = self.ends.iter().filter(|end| end.at >= cap.sent && end.told & (1 << cap.window) == 0);
+        u64::from(cap.left).saturating_sub(silent.map(|end| u64::from(end.cost)).sum())
     }
 
     /// The number of a window of this name. Too many share the first.
@@ -218,6 +192,23 @@ impl Cap {
             (earliest.saturating_sub(grain), latest.saturating_add(grain))
         });
         Self { window, left, sent, read, reset, until: read.saturating_add(lasts.min(at_most)) }
+    }
+
+    /// Two words about one window: the smaller number counts, whichever is older, until the later end. What ended before
+    /// the later request was sent is in its number.
+    fn and(self, other: Self) -> Self {
+        let reset = match (self.reset, other.reset) {
+            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.min(two.1))),
+            (one, two) => one.or(two),
+        };
+        Self {
+            window: self.window,
+            left: self.left.min(other.left),
+            sent: self.sent.max(other.sent),
+            read: self.read.max(other.read),
+            reset,
+            until: self.until.max(other.until),
+        }
     }
 
     fn ends_before(&self, other: &Self) -> bool {
