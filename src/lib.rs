@@ -43,6 +43,8 @@ pub mod engine;
 mod error;
 pub mod headers;
 mod key;
+#[cfg(any(feature = "reqwest", feature = "tower"))]
+pub mod middleware;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;

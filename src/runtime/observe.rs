@@ -1,8 +1,6 @@
 //! What a server says of its own counters, on its way to the machine.
 
 use std::time::Duration;
-#[cfg(feature = "headers")]
-use std::time::SystemTime;
 
 use super::explain;
 use crate::engine::{Difference, Instant};
@@ -49,13 +47,14 @@ pub(super) use self::read::*;
 
 #[cfg(feature = "headers")]
 mod read {
-    use super::{Duration, Instant, SystemTime};
+    use super::{Duration, Instant};
     use crate::engine::{self, HoldCause, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side};
     use crate::error::Failure;
     use crate::headers::{self, Dialect, Observation, Reset, ServerScope};
     use crate::runtime::event::{Holding, NewHold};
     use crate::runtime::live::Live;
     use crate::runtime::shared::{Shared, State};
+    use crate::runtime::wall;
 
     impl Shared {
         /// Takes in what the response to a running attempt says.
@@ -80,7 +79,7 @@ mod read {
             V: AsRef<[u8]> + ?Sized + 'h,
         {
             let live = self.live.load();
-            let observation = headers::read(status, fields, body, SystemTime::now(), live.dialect(rule));
+            let observation = headers::read(status, fields, body, wall::clock(), live.dialect(rule));
             drop(live);
             self.check_observation(attempt, status, &observation)
         }
