@@ -11,7 +11,7 @@ use feedback::{Kind, Policy, Setting, study};
 use report::Line;
 
 /// Runs of each setting, 30 windows each.
-const RUNS: u64 = 100;
+const RUNS: u64 = 200;
 
 fn main() {
     let mut lines = Vec::new();

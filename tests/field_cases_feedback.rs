@@ -124,6 +124,8 @@ async fn fr_171_a_late_answer_with_more_left_changes_nothing() {
     answer(left(28, 40));
     field.at(100).await;
     answer(left(29, 40));
+    let explained = field.balancer.explain("read", "k").expect("a rule").to_string();
+    assert!(explained.ends_with("`rules.read.per_key` 100/60s has room, 27 left at the server"), "{explained}");
     // One is under way still. What was free is started and ends without a word, so it stays taken.
     assert_eq!(free(&field), 27);
     field.at(1_000).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::explain;
-use crate::engine::{Difference, Instant};
+use crate::engine::Difference;
 
 /// A limit that the server has another number for than the rules. It is told and changes nothing, but for a rule that
 /// [learns](crate::Observe::learn).
@@ -47,8 +47,8 @@ pub(super) use self::read::*;
 
 #[cfg(feature = "headers")]
 mod read {
-    use super::{Duration, Instant};
-    use crate::engine::{self, HoldCause, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side};
+    use super::Duration;
+    use crate::engine::{self, HoldCause, Instant, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side};
     use crate::error::Failure;
     use crate::headers::{self, Dialect, Observation, Reset, ServerScope};
     use crate::runtime::event::{Holding, NewHold};

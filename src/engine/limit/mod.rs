@@ -148,6 +148,11 @@ impl LimitState {
         self.observed.get_or_insert_default().take(word)
     }
 
+    /// How many the server leaves beside what is under way, if it said so.
+    pub(crate) fn left_at_server(&mut self, now: Instant) -> Option<u32> {
+        self.observed.as_mut()?.left_beside(now, self.awaited)
+    }
+
     /// Its grant was not used.
     pub(crate) fn refund(&mut self, cost: u32) {
         self.awaited -= cost;

@@ -85,6 +85,13 @@ impl Observed {
         answers.fold(Ask::Room, Ask::and)
     }
 
+    /// How many are left beside what is granted or runs, if anything was told that still counts.
+    pub(crate) fn left_beside(&mut self, now: Instant, busy: u32) -> Option<u32> {
+        self.forget(now);
+        let left = self.caps.iter().map(|cap| self.left(cap).saturating_sub(busy.into())).min()?;
+        Some(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
     /// Takes in what a response said. Returns the window's number as a bit.
     pub(crate) fn take(&mut self, word: Word<'_>) -> u16 {
         self.forget(word.read);
