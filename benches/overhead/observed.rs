@@ -19,23 +19,22 @@ pub(crate) fn measure() -> Vec<Line> {
     let mut lines = Vec::new();
     for count in [1, 1_000, 100_000] {
         let keys: Vec<i64> = (0..count).map(|number| 1_000_000 + number).collect();
-        let (runtime, handle, visits) = (runtime(), handle(), visits(keys.len()));
+        let (runtime, visits) = (runtime(), visits(keys.len()));
+        let (unobserved, handle) = (handle(), handle());
         let mut plain = Contestant::new("run");
         let mut observed = Contestant::new("run with an observation");
         for _ in 0..ROUNDS {
             plain.take_turn(&runtime, &visits, async |place| {
-                let done = handle.run(Key::from(keys[place]), async |_| Ok::<_, Failure<Infallible>>(black_box(place)));
-                black_box(done.await).expect("nothing in its way");
+                let run =
+                    unobserved.run(Key::from(keys[place]), async |_| Ok::<_, Failure<Infallible>>(black_box(place)));
+                black_box(run.await).expect("nothing in its way");
             });
-        }
-        let handle = crate::unhindered::handle();
-        for _ in 0..ROUNDS {
             observed.take_turn(&runtime, &visits, async |place| {
-                let done = handle.run(Key::from(keys[place]), async |attempt| {
+                let run = handle.run(Key::from(keys[place]), async |attempt| {
                     attempt.observe(black_box(&said));
                     Ok::<_, Failure<Infallible>>(black_box(place))
                 });
-                black_box(done.await).expect("nothing in its way");
+                black_box(run.await).expect("nothing in its way");
             });
         }
         let ratio = observed.nanos / plain.nanos;
