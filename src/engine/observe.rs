@@ -122,7 +122,7 @@ impl<W> Scheduler<W> {
             self.read_all(now, id.index, &told);
         }
         self.redecide_all(key);
-        self.dispatch(now);
+        self.after_event(now);
         true
     }
 
