@@ -229,7 +229,8 @@ async fn fr_125_a_request_that_waits_for_itself_is_refused() {
 
 // No wall clock can move what never reads one: all time is tokio's or passed in. Only calendar days, what outlives the
 // program and what responses say in moments are told of it; that this moves no start either is tried in
-// field_cases_restart.rs. Documentation reads no clock.
+// field_cases_restart.rs, and for responses by the story `seq-wall-back` of observe_sequences.rs. Documentation reads no
+// clock.
 #[test]
 fn fr_130_nothing_that_times_a_start_reads_the_wall_clock() {
     const TELL: [&str; 4] =
