@@ -97,6 +97,10 @@ impl Books {
             .filter_map(|(rule, key)| self.queue(rule, key).find(|&number| self.is_queued(&self.requests[number])))
             .map(|head| (head, self.obstacles(head, true)))
             .collect();
+        // Who may have been granted or not may be one whose turn it is.
+        let perhaps = (0..self.requests.len()).filter(|&number| self.requests[number].stage == Stage::Perhaps);
+        let turns: Vec<(usize, Vec<Obstacle>)> =
+            heads.iter().cloned().chain(perhaps.map(|number| (number, self.obstacles(number, true)))).collect();
         for (head, obstacles) in &heads {
             let Request { entry: Entry { rule, key, .. }, .. } = self.requests[*head];
             let Some(can_start) = self.can_start(obstacles) else { continue };
@@ -105,7 +109,7 @@ impl Books {
                 continue;
             }
             if wake.is_some_and(|wake| wake <= can_start)
-                || self.has_excuse(*head, &heads, can_start > self.now, &overdue)
+                || self.has_excuse(*head, &turns, can_start > self.now, &overdue)
             {
                 continue;
             }
@@ -148,6 +152,8 @@ impl Books {
         if self.is_paced(entry.rule) {
             return true;
         }
+        let entries = heads.iter().map(|(other, _)| &self.requests[*other].entry);
+        let ring: Vec<&Entry> = entries.filter(|other| other.rule == entry.rule).chain([entry]).collect();
         heads.iter().filter(|(other, _)| *other != number).any(|(other, obstacles)| {
             let theirs = &self.requests[*other].entry;
             let their_lane = self.spec.rules[theirs.rule].lane;
@@ -155,12 +161,14 @@ impl Books {
             let owed = theirs.key == entry.key && (!obstacles.is_empty() || self.is_paced(theirs.rule));
             // A costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
             // draw on. Later there may be room for less than it costs.
-            let costly = theirs.cost > 1
+            // With it waits whoever stands in the ring of its rule, or behind one who draws on the same.
+            let costly = !theirs.cost.is_plain()
                 && (their_lane <= lane || overdue[their_lane])
-                && self
-                    .limits
-                    .iter()
-                    .any(|limit| !limit.each_key && limit.binds[theirs.rule] && limit.binds[entry.rule])
+                && (theirs.rule == entry.rule
+                    || ring.iter().any(|entry| {
+                        let mut shared = self.limits.iter().filter(|limit| !limit.each_key);
+                        shared.any(|limit| limit.is_taken_by(theirs) && limit.is_taken_by(entry))
+                    }))
                 && obstacles.iter().any(|obstacle| match obstacle {
                     Obstacle::Full { limit, fits_one, .. } => (later || *fits_one) && !self.limits[*limit].each_key,
                     Obstacle::Paused | Obstacle::Until(_) => false,
@@ -174,9 +182,9 @@ impl Books {
         let lane = self.spec.rules[rule].lane;
         let shares = |limit: &super::limits::Limit| {
             !limit.private
-                && limit.binds[rule]
+                && limit.binds_rule(rule)
                 && limit.period > 0
-                && (0..self.spec.rules.len()).any(|other| limit.binds[other] && self.spec.rules[other].lane < lane)
+                && (0..self.spec.rules.len()).any(|other| limit.binds_rule(other) && self.spec.rules[other].lane < lane)
         };
         let horizon = self.spec.lanes[lane].horizon();
         horizon.is_some_and(|horizon| {
@@ -200,10 +208,8 @@ impl Books {
         for (&(_, of), &hold) in &self.queue_holds {
             free = free.max(if of == key { hold } else { 0 });
         }
-        for attempt in self.attempts.iter().filter(|attempt| attempt.key == key) {
-            for limit in self.limits.iter().filter(|limit| limit.each_key && limit.binds[attempt.rule]) {
-                free = free.max(limit.kind.until(attempt.start, attempt.end)?);
-            }
+        for limit in self.limits.iter().filter(|limit| limit.each_key) {
+            free = free.max(limit.free_at(&self.attempts, key)?);
         }
         Some(free)
     }

@@ -78,7 +78,7 @@ impl Books {
     pub(crate) fn count_grant(&mut self, number: usize) -> Result<(), Wrong> {
         let entry = &self.requests[number].entry;
         let served = (entry.rule, entry.key);
-        if self.requests.iter().any(|request| request.entry.cost > 1) {
+        if self.requests.iter().any(|request| !request.entry.cost.is_plain()) {
             return Ok(());
         }
         if self.blind || self.requests.iter().any(|request| request.stage == Stage::Perhaps) {
@@ -217,7 +217,9 @@ impl Books {
     fn count_siblings(&mut self, served: QueueId, waiting: &[QueueId]) -> Result<(), Wrong> {
         let (lanes, queues) = (self.spec.lanes.len(), self.spec.rules.len());
         for &queue in waiting.iter().filter(|&&(_, key)| key == served.1) {
-            let shares = |limit: &super::limits::Limit| limit.each_key && limit.binds[queue.0] && limit.binds[served.0];
+            let shares = |limit: &super::limits::Limit| {
+                limit.each_key && limit.binds(queue.0, queue.1) && limit.binds(served.0, served.1)
+            };
             let alone = self.requests.iter().all(|request| request.entry.key == served.1);
             let only_siblings = self.head(queue.0, queue.1).is_some_and(|head| {
                 self.obstacles(head, true).iter().all(|obstacle| match obstacle {
