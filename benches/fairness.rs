@@ -5,14 +5,19 @@
 
 #[path = "../tests/harness/mod.rs"]
 mod harness;
+#[path = "../tests/model/mod.rs"]
+mod model;
 mod report;
 
 use std::process::ExitCode;
 
 use harness::{Measure, Value, scenarios};
+use model::generate::Flavour;
+use model::random::Random;
+use model::shares::Largest;
 use report::Line;
 
-const SCENARIOS: [fn() -> Vec<Measure>; 8] = [
+const SCENARIOS: [fn() -> Vec<Measure>; 9] = [
     scenarios::one_key_saturated,
     scenarios::hog_and_mice,
     scenarios::lanes_in_balance,
@@ -21,7 +26,27 @@ const SCENARIOS: [fn() -> Vec<Measure>; 8] = [
     scenarios::busy_chat,
     scenarios::earliest_starts,
     scenarios::stalled_executor,
+    random_histories,
 ];
+
+/// The largest values that the model of `tests/random_histories.rs` sees, each with the bound that it holds them to.
+fn random_histories() -> Vec<Measure> {
+    const NAME: &str = "4,000 random histories against the slow model";
+    let largest = (0..4_000).fold(Largest::default(), |largest, seed| {
+        let mut random = Random::new(seed);
+        let flavour = Flavour::any(&mut random);
+        let history = model::generate::history(&mut random, flavour);
+        largest.and(model::run_or_shrink(seed, &history, model::run).books.shares.largest)
+    });
+    let count = |beyond: i64| Value::Count(u64::try_from(beyond).unwrap_or(0));
+    let at_most = |what, value, bound| Measure::exactly(NAME, what, value, bound).within(Value::Count(0), bound);
+    vec![
+        at_most("thousandths of a request between two ready queues", Value::Count(largest.gap), Value::Count(1_000)),
+        at_most("turns past a newcomer, beyond one of each before it", count(largest.turn), Value::Count(0)),
+        // K + L: in each of the L - 1 lanes beside it another may be overdue.
+        at_most("starts past a ready lane, beyond K, of three lanes", count(largest.bypass), Value::Count(2)),
+    ]
+}
 
 fn main() -> ExitCode {
     let measures: Vec<_> = SCENARIOS.iter().flat_map(|scenario| scenario()).collect();

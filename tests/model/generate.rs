@@ -56,7 +56,11 @@ impl Flavour {
             odd_nanos: random.once_in(4),
             bursts: random.once_in(8),
             kinds: random.once_in(2),
-            days: if random.once_in(6) { Some(random.pick(&[Zone::Utc, Zone::Berlin])) } else { None },
+            days: if cfg!(feature = "calendar") && random.once_in(6) {
+                Some(random.pick(&[Zone::Utc, Zone::Berlin]))
+            } else {
+                None
+            },
             tokens: random.once_in(4),
             own: random.once_in(4),
         }

@@ -40,8 +40,8 @@ pub(crate) struct Largest {
     /// Gap between two queues, in thousandths of a request per weight.
     pub(crate) gap: u64,
     pub(crate) pairs: u64,
-    /// Grants that a ready queue let pass, and how many fewer than the bound the closest one was.
-    pub(crate) turn: u64,
+    /// Grants that a ready queue let pass, beyond one turn of each that waited before it.
+    pub(crate) turn: i64,
     pub(crate) turns: u64,
     /// Grants that a ready lane let pass, beyond its allowance.
     pub(crate) bypass: i64,
@@ -56,13 +56,22 @@ impl Largest {
         Self {
             gap: self.gap.max(other.gap),
             pairs: self.pairs + other.pairs,
-            turn: self.turn.max(other.turn),
+            turn: larger((self.turn, self.turns), (other.turn, other.turns)),
             turns: self.turns + other.turns,
-            bypass: self.bypass.max(other.bypass),
+            bypass: larger((self.bypass, self.bypasses), (other.bypass, other.bypasses)),
             bypasses: self.bypasses + other.bypasses,
-            sibling: self.sibling.max(other.sibling),
+            sibling: larger((self.sibling, self.siblings), (other.sibling, other.siblings)),
             siblings: self.siblings + other.siblings,
         }
+    }
+}
+
+/// The larger of two values, of which each was seen so many times.
+fn larger((one, seen): (i64, u64), (other, also_seen): (i64, u64)) -> i64 {
+    match (seen, also_seen) {
+        (0, _) => other,
+        (_, 0) => one,
+        _ => one.max(other),
     }
 }
 
@@ -168,7 +177,8 @@ impl Books {
                 continue;
             }
             turn.passed += 1;
-            shares.largest.turn = shares.largest.turn.max(turn.passed);
+            let beyond = turn.passed as i64 - turn.bound as i64;
+            shares.largest.turn = larger((shares.largest.turn, shares.largest.turns), (beyond, 1));
             shares.largest.turns += 1;
             if turn.passed > turn.bound {
                 return Err(format!("{queue:?}, ready, let {} pass, of {} at most", turn.passed, turn.bound));
