@@ -194,6 +194,7 @@ impl<W> Scheduler<W> {
         });
         self.charge_pace(now, index);
         self.note_passed(queue);
+        self.last_start = now;
         self.count_running(queue);
         self.keys[self.queues[queue].key].busy += 1;
         RequestId { index, generation }
@@ -215,6 +216,7 @@ impl<W> Scheduler<W> {
         request.stage = Stage::Running;
         request.started = true;
         request.since = now;
+        self.last_start = now;
         if request.deadline != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[id.index].deadline = Instant::NEVER;
@@ -373,7 +375,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Returns a grant: limits and pace are as if it had never been.
-    fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
+    pub(super) fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
         self.drop_grant(now, queue, index);
         self.requests[index].stage = Stage::Asleep;
         self.each_limit(index, |_, state, cost| state.refund(cost));

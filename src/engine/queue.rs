@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::answer::Why;
 use super::cost::OwnCosts;
+use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
 use super::slab::{NIL, Slab};
@@ -160,6 +161,7 @@ pub(super) struct Queue {
     pub(super) running: u32,
     pub(super) next_number: u64,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     /// The key's next queue, in a circle.
     pub(super) sibling: u32,
     /// Neighbours in its rule's ring.
@@ -204,6 +206,7 @@ impl Queue {
             running: 0,
             next_number: 0,
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
             sibling: NIL,
             ring: Links::NONE,
             ticket: 0,
@@ -226,6 +229,7 @@ impl Queue {
 pub(super) struct KeyRecord {
     pub(super) tag: u64,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     /// The first of its queues, or [`NIL`].
     pub(super) queues: u32,
     /// How many of its queues the next room is owed to. Those draw on different limits.
@@ -243,6 +247,7 @@ impl KeyRecord {
         Self {
             tag,
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
             queues: NIL,
             owed: 0,
             busy: 0,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
 use super::cost::Costs;
+use super::guard::{Guard, Notice};
+use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
@@ -54,6 +56,12 @@ pub struct Scheduler<W> {
     pub(super) clocks: Box<[PaceClock]>,
     pub(super) days: Days,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
+    /// When the last of all holds ends that were ever set.
+    pub(super) last_hold: Instant,
+    pub(super) guard: Guard,
+    /// When the latest attempt began.
+    pub(super) last_start: Instant,
     /// Parked queues, and requests that stepped out.
     pub(super) timers: Timers<Due>,
     pub(super) deadlines: Timers<RequestId>,
@@ -68,16 +76,18 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) closed: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
-    closed: bool,
 }
 
 /// What changes about a rule.
 #[derive(Debug, Default)]
 pub(super) struct RuleState {
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     pub(super) paused: bool,
     pub(super) in_line: usize,
     pub(super) running: usize,
@@ -115,6 +125,10 @@ impl<W> Scheduler<W> {
             clocks: vec![PaceClock::from(begin); plan.shared_clocks].into_boxed_slice(),
             days: Days::new(&plan.zones),
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
+            last_hold: Instant::ZERO,
+            guard: Guard::new(plan.ban_guard),
+            last_start: Instant::ZERO,
             timers: Timers::new(),
             deadlines: Timers::new(),
             sweeps: Timers::new(),
@@ -124,6 +138,7 @@ impl<W> Scheduler<W> {
             reserved: Vec::new(),
             wakes: Vec::new(),
             evicted: Vec::new(),
+            notices: Vec::new(),
             begin,
             now: begin,
             closed: false,
@@ -281,7 +296,7 @@ impl<W> Scheduler<W> {
         let steps_out = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
-                self.set_hold(now, scope, until);
+                self.set_hold(now, scope, until, HoldCause::Retry);
                 false
             }
         };
@@ -335,43 +350,6 @@ impl<W> Scheduler<W> {
         }
         self.retire(now, id.index);
         self.after_event(now);
-    }
-
-    /// Nothing of the target starts before `until`. Returns false for a stale key.
-    ///
-    /// Holds on one target combine by maximum; none is longer than the plan's `max_hold`. Targeting
-    /// [`Target::Request`] does nothing.
-    pub fn hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
-        let now = self.tick(now);
-        self.set_hold(now, target, until)
-    }
-
-    /// Ends a target's hold. Returns false for a stale key.
-    pub fn release(&mut self, now: Instant, target: Target) -> bool {
-        let now = self.tick(now);
-        match target {
-            Target::Overall => self.hold = Instant::ZERO,
-            Target::Rule(rule) => self.rules[usize::from(rule.0)].hold = Instant::ZERO,
-            Target::Key(key) => {
-                if !self.keys.contains(key.index, key.generation) {
-                    return false;
-                }
-                self.keys[key.index].hold = Instant::ZERO;
-                self.redecide_all(key.index);
-            }
-            Target::Queue(rule, key) => {
-                if !self.keys.contains(key.index, key.generation) {
-                    return false;
-                }
-                if let Some(queue) = self.find_queue(key.index, rule) {
-                    self.queues[queue].hold = Instant::ZERO;
-                }
-                self.redecide_all(key.index);
-            }
-            Target::Request => {}
-        }
-        self.dispatch(now);
-        true
     }
 
     /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
@@ -569,31 +547,6 @@ impl<W> Scheduler<W> {
         }
         self.end_attempt(now, id.index);
         self.rejoin(now, id, deadline);
-        true
-    }
-
-    fn set_hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
-        let until = until.min(now.saturating_add(self.plan.max_hold));
-        match target {
-            Target::Overall => self.hold = self.hold.max(until),
-            Target::Rule(rule) => {
-                let rule = &mut self.rules[usize::from(rule.0)];
-                rule.hold = rule.hold.max(until);
-            }
-            Target::Key(key) | Target::Queue(_, key) if !self.keys.contains(key.index, key.generation) => return false,
-            Target::Key(key) => {
-                let record = &mut self.keys[key.index];
-                record.hold = record.hold.max(until);
-                self.note_idle(now, key.index);
-            }
-            Target::Queue(rule, key) => {
-                let queue = self.queue_of(key.index, rule);
-                let queue = &mut self.queues[queue];
-                queue.hold = queue.hold.max(until);
-                self.note_idle(now, key.index);
-            }
-            Target::Request => {}
-        }
         true
     }
 }

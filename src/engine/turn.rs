@@ -73,6 +73,7 @@ impl<W> Scheduler<W> {
     /// If more is left, [`next_wake`](Self::next_wake) is now.
     pub fn dispatch(&mut self, now: Instant) {
         let now = self.tick(now);
+        self.look_at_guard(now);
         let mut finished = self.advance(now);
         let mut steps = 0;
         loop {
@@ -104,7 +105,7 @@ impl<W> Scheduler<W> {
         let deadlines = self.deadlines.peek().map(|(at, _)| at);
         let sweeps = self.sweeps.peek().map(|(at, _)| at);
         let leases = self.leases.front().map(|&(at, _)| at);
-        [timers, deadlines, sweeps, leases, self.opens].into_iter().flatten().min()
+        [timers, deadlines, sweeps, leases, self.opens, self.guard.wake()].into_iter().flatten().min()
     }
 
     /// After an event: a turn, if there is anything to do.
@@ -284,7 +285,7 @@ impl<W> Scheduler<W> {
         if state.paused {
             return Gate::Closed(None);
         }
-        let hold = self.hold.max(state.hold);
+        let hold = self.hold.max(state.hold).max(self.guard.closed_until());
         if hold > now {
             return Gate::Closed(Some(hold));
         }
@@ -307,7 +308,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
-    fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
+    pub(super) fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         self.leave_what_is_owed(now, id, whose)?;
         self.check_all_but_owed(now, id, whose, waived)
     }
@@ -524,7 +525,7 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
 }
 
 /// What counts nothing of a request does not pace it.
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+pub(super) fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
     let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
     counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

@@ -8,11 +8,13 @@ use std::task::Waker;
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+use tokio::time::Instant as TokioInstant;
 
 use super::aliases::Aliases;
 use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
+use super::event::Announcer;
 use super::keys::Keys;
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
@@ -32,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
     pub(crate) aliases: Aliases,
+    pub(super) announcer: Announcer,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
     /// Somebody who waits for the last attempt to end may look again.
@@ -73,6 +76,7 @@ impl Shared {
             numbers: Numbers::default(),
             keys: Keys::default(),
             aliases: Aliases::default(),
+            announcer: Announcer::default(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
         }
@@ -267,6 +271,11 @@ impl State {
         }
     }
 
+    /// When it will be `instant`, on tokio's clock.
+    pub(super) fn at(&self, instant: Instant) -> TokioInstant {
+        self.clock.at(instant)
+    }
+
     pub(super) fn next_wake(&self) -> Instant {
         self.machine.next_wake().unwrap_or(Instant::NEVER)
     }
@@ -278,6 +287,7 @@ impl State {
             || self.drivers.late_for(next)
             || !self.machine.take_wakes().is_empty()
             || !self.machine.take_evicted().is_empty()
+            || !self.machine.take_notices().is_empty()
     }
 }
 
