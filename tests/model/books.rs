@@ -211,7 +211,7 @@ impl Books {
             let fits_at = |cost| limit.fits_at(&self.attempts, key, self.now, outstanding, cost);
             let opens = fits_at(cost);
             if opens != Some(self.now) {
-                let fits_one = fits_at(Cost::ONE) == Some(self.now);
+                let fits_one = cost != Cost::ONE && fits_at(Cost::ONE) == Some(self.now);
                 obstacles.push(Obstacle::Full { limit: position, opens, fits_one });
             }
         }

@@ -204,8 +204,14 @@ impl Limit {
         match self.kind {
             Kind::Starts(..) | Kind::Responses(..) | Kind::Running | Kind::Day(_) => {
                 let fits = |at| self.used(attempts, key, at) + wanted <= self.count;
-                let ends = attempts.iter().filter_map(|attempt| self.kind.until(attempt.start, attempt.end));
-                ends.chain([now]).filter(|&at| at >= now && fits(at)).min()
+                if fits(now) {
+                    return Some(now);
+                }
+                let bound = attempts.iter().filter(|attempt| self.concerns(Some(key), attempt.rule, attempt.key));
+                let ends = bound.filter_map(|attempt| self.kind.until(attempt.start, attempt.end));
+                let mut ends: Vec<u64> = ends.filter(|&at| at > now).collect();
+                ends.sort_unstable();
+                ends.into_iter().find(|&at| fits(at))
             }
             // How late the one before will be decides.
             Kind::Spaced(_) if outstanding > 0 => None,
