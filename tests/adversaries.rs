@@ -28,6 +28,7 @@ const SCOPES: [Scope; 7] = [
 ];
 
 const SECOND: Target = Target { count: COUNT, period: 1_000, periods: 60 };
+#[cfg(feature = "calendar")]
 const DAY: Target = Target { period: 86_400_000, ..SECOND };
 
 /// Everybody calls for all keys in turn; each attempt takes as long as it is told.
@@ -61,6 +62,7 @@ fn fullest(starts: &[Instant], period: Nanos) -> u64 {
 }
 
 /// The most on one day in UTC.
+#[cfg(feature = "calendar")]
 fn fullest_day(starts: &[Instant]) -> u64 {
     let day = |at: &Instant| at.as_nanos() / Nanos::from_millis(DAY.period).get();
     starts.chunk_by(|one, next| day(one) == day(next)).map(<[_]>::len).max().unwrap_or(0) as u64
