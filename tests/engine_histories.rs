@@ -770,6 +770,22 @@ fn who_stepped_out_is_not_ahead_of_a_newcomer() {
     assert_eq!(world.starts_of(newcomer), [0]);
 }
 
+#[test]
+fn an_unclaimed_grant_of_a_smooth_quota_wakes_nobody_again_and_again() {
+    for rules in ["overall = '3/10ms smooth'", "per_key = '3/10ms smooth'"] {
+        let mut world = World::new(rules);
+        world.enter("default", 1);
+        world.enqueue_as("default", 1, Manner::Zombie, Entry::default());
+        let next = world.enqueue("default", 1);
+        world.turn();
+        world.run_until(500);
+        assert!(world.turns < 10, "{rules}: {} turns", world.turns);
+        // The lease ends a second after the grant at 3.33 ms.
+        world.run_until(1_500);
+        assert_eq!(world.starts_of(next), [1_003], "{rules}");
+    }
+}
+
 // Eviction.
 
 #[test]

@@ -17,6 +17,9 @@ use super::spec::{MS, Quota, Shape, Spec};
 /// Turns in one instant after which the machine is said to run in circles.
 const CIRCLES: usize = 2_000;
 
+/// Instants in a stretch of time after which the machine is said to wake its owner for nothing.
+const INSTANTS: usize = 3_000;
+
 /// A key's record without work is gone so long after its last window and hold.
 const KEPT: u64 = 2_000 * MS;
 
@@ -144,9 +147,14 @@ impl Owner {
     /// Lets time go on, and at each instant does what is due.
     fn advance(&mut self, until: u64) -> Result<(), Wrong> {
         self.settle()?;
+        let mut instants = 0;
         while let Some(next) = self.next_event().filter(|&next| next <= until) {
             self.books.now = self.books.now.max(next);
             self.settle()?;
+            instants += 1;
+            if instants > INSTANTS {
+                return Err(format!("no end of instants: next wake-up {:?}", self.scheduler.next_wake()));
+            }
         }
         self.books.now = until;
         self.settle()
@@ -745,7 +753,7 @@ impl Owner {
             self.books.now = self.books.now.max(next);
             self.settle()?;
             instants += 1;
-            if instants > 3_000 {
+            if instants > INSTANTS {
                 return Err("no end of instants".to_owned());
             }
         }
