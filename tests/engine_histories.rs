@@ -786,6 +786,51 @@ fn an_unclaimed_grant_of_a_smooth_quota_wakes_nobody_again_and_again() {
     }
 }
 
+#[test]
+fn what_is_owed_to_a_queue_that_waits_for_something_else_for_long_stops_no_sibling() {
+    let mut world = World::new(
+        "[rules]
+        post = { under = ['short', 'daily'] }
+        edit = { under = ['short', 'daily'] }
+        look = { under = ['short'] }
+        [limits.short]
+        per_key = '1/20ms'
+        [limits.daily]
+        per_key = '2/100s'",
+    );
+    for rule in ["edit", "post", "edit", "post", "edit", "look", "look", "look"] {
+        world.enter(rule, 1);
+    }
+    world.run_until(1_000);
+    let daily = [world.starts("post", 1), world.starts("edit", 1)].concat();
+    assert_eq!((daily.len(), world.starts("look", 1).len()), (2, 3), "{daily:?} {:?}", world.starts("look", 1));
+    assert!(world.starts("look", 1).iter().all(|&at| at <= 80), "{:?}", world.starts("look", 1));
+    assert!(world.turns < 50, "{} turns", world.turns);
+}
+
+#[test]
+fn what_is_owed_to_a_queue_behind_a_costly_request_that_waits_for_long_stops_no_sibling() {
+    let mut world = World::new(
+        "[rules]
+        chat = { under = ['short'] }
+        bulk = { under = ['short', 'budget'] }
+        [limits.short]
+        per_key = '3/20ms'
+        [limits.budget]
+        overall = '3/100s'",
+    );
+    let cost = |cost| Entry { cost, ..Entry::default() };
+    world.enqueue_many("chat", 1, 30);
+    world.enqueue("bulk", 1);
+    world.enqueue("bulk", 2);
+    world.turn();
+    // One of three is taken: who costs three waits for a hundred seconds, and whoever stands behind it.
+    world.enqueue_as("bulk", 3, Manner::Prompt, cost(3));
+    world.enqueue("bulk", 1);
+    world.run_until(1_000);
+    assert_eq!(world.starts("chat", 1).len(), 30, "{:?}", world.starts("chat", 1));
+}
+
 // Eviction.
 
 #[test]

@@ -207,6 +207,7 @@ impl<W> Scheduler<W> {
     /// Grants one request, or moves one queue that may not start, or finds that nothing can go.
     fn step(&mut self, now: Instant) -> Step {
         let mut opens: Option<Instant> = None;
+        let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
         let order = self.serving_order();
         let mut lanes = order.iter();
@@ -223,7 +224,13 @@ impl<W> Scheduler<W> {
                 let fits = match self.gate(now, rule, Whose::First(head), waived) {
                     Gate::Open => true,
                     Gate::TooCostly => false,
-                    Gate::Reserved => continue,
+                    Gate::Reserved => {
+                        if self.forfeit(now, rule, reserved_until) {
+                            self.order = order;
+                            return Step::Demoted;
+                        }
+                        continue;
+                    }
                     Gate::Closed(at) => {
                         if self.forfeit(now, rule, at) {
                             self.order = order;
@@ -254,6 +261,11 @@ impl<W> Scheduler<W> {
             } else {
                 // It waits for room, and with it whoever comes after it, in this lane or below, and needs the same.
                 let at = self.wait_for_room(now, rule, head, waived);
+                reserved_until = at;
+                if self.forfeit(now, rule, at) {
+                    self.order = order;
+                    return Step::Demoted;
+                }
                 opens = [opens, at].into_iter().flatten().min();
                 continue;
             }
@@ -356,6 +368,10 @@ impl<W> Scheduler<W> {
             Refusal::Event => self.queues[id].state = QueueState::Blocked,
             Refusal::Owed => self.queues[id].state = QueueState::Yielding,
             Refusal::Passed(ask) => {
+                if self.queues[id].owed {
+                    // It waits for longer than it seemed: that may be too long for its siblings.
+                    self.redecide(id, |state| state == QueueState::Yielding);
+                }
                 self.owe(id);
                 match ask {
                     Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),

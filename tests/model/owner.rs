@@ -402,10 +402,7 @@ impl Owner {
             }
             (Claim::Running, Stage::Running(_)) | (Claim::Unknown, Stage::Gone) => {}
             (Claim::Refused { why, .. }, Stage::Refused(known)) if why == known => self.answered(number),
-            (
-                Claim::Refused { why: Why::CostTooHigh { capacity, .. }, .. },
-                Stage::Refused(Why::CostTooHigh { .. }),
-            ) if self.books.never_fits(number, capacity) => {
+            (Claim::Refused { why: Why::CostTooHigh { .. }, .. }, Stage::Refused(Why::CostTooHigh { .. })) => {
                 self.answered(number);
             }
             (Claim::Refused { why: Why::MaxWait, .. }, _) if overdue && stage.in_line() => self.answered(number),

@@ -25,6 +25,10 @@ struct Gap {
     now: i64,
     least: i64,
     most: i64,
+    /// Which of the two was served last, and how often it was another one than before: queues that weigh more than one
+    /// are compared from a whole turn on.
+    last: Option<QueueId>,
+    switches: u32,
 }
 
 /// Grants of a lane that a ready queue lets pass, and how many it may at most.
@@ -145,6 +149,13 @@ impl Books {
         for (position, &a) in ready.iter().enumerate() {
             for &b in ready[position + 1..].iter().filter(|&&b| lane(a) == lane(b)) {
                 let gap = shares.pairs.entry((a, b)).or_default();
+                if served == a || served == b {
+                    gap.switches += u32::from(gap.last.is_some_and(|last| last != served));
+                    gap.last = Some(served);
+                }
+                if weight(a) * weight(b) > 1 && gap.switches < 2 {
+                    continue;
+                }
                 if served == a {
                     gap.now += weight(b);
                 } else if served == b {
@@ -238,6 +249,7 @@ impl Books {
                 })
             });
             let allowance = self.spec.lanes[self.spec.rules[queue.0].lane].allowance(lanes);
+            let only_siblings = only_siblings && !self.is_paced(queue.0);
             let (true, true, true, Some(allowance)) =
                 (alone, only_siblings, queue != served && self.limits.iter().any(shares), allowance)
             else {
@@ -250,7 +262,12 @@ impl Books {
             let largest = &mut self.shares.largest;
             largest.sibling = if largest.siblings == 0 { beyond } else { largest.sibling.max(beyond) };
             largest.siblings += 1;
-            if beyond > queues as i64 {
+            // Its lane's turns go round: each of them may be preceded by as many of the lanes above.
+            let lane = self.spec.rules[queue.0].lane;
+            let others =
+                self.spec.rules.iter().enumerate().filter(|(rule, plan)| *rule != queue.0 && plan.lane == lane);
+            let round = others.map(|(_, rule)| rule.weight * allowance.max(1)).sum::<u64>() as i64;
+            if beyond > queues as i64 + round {
                 return Err(format!("{queue:?} let {passed} starts of its siblings pass, {allowance} allowed"));
             }
         }
