@@ -771,8 +771,8 @@ fn who_stepped_out_is_not_ahead_of_a_newcomer() {
 }
 
 #[test]
-fn an_unclaimed_grant_of_a_smooth_quota_wakes_nobody_again_and_again() {
-    for rules in ["overall = '3/10ms smooth'", "per_key = '3/10ms smooth'"] {
+fn an_unclaimed_grant_of_a_paced_quota_wakes_nobody_again_and_again() {
+    for rules in ["overall = '3/10ms smooth'", "per_key = '3/10ms smooth'", "overall = '3/10ms burst 1'"] {
         let mut world = World::new(rules);
         world.enter("default", 1);
         world.enqueue_as("default", 1, Manner::Zombie, Entry::default());
@@ -829,6 +829,27 @@ fn what_is_owed_to_a_queue_behind_a_costly_request_that_waits_for_long_stops_no_
     world.enqueue("bulk", 1);
     world.run_until(1_000);
     assert_eq!(world.starts("chat", 1).len(), 30, "{:?}", world.starts("chat", 1));
+}
+
+#[test]
+fn a_queue_whose_oldest_is_displaced_again_and_again_keeps_its_turn() {
+    let mut world = World::new(
+        "overall = '1/100ms'
+        [rules]
+        others = {}
+        status = { queue = 1, overflow = 'drop-oldest' }",
+    );
+    for key in 1..=5 {
+        world.enqueue_many("others", key, 20);
+    }
+    world.turn();
+    let status = Entry::default();
+    for step in 0..200 {
+        world.run_until(5 + step * 10);
+        world.enqueue_as("status", 9, Manner::Prompt, status);
+    }
+    // Five are before it, and then it is one of six.
+    assert_eq!(world.starts("status", 9), [600, 1_200, 1_800]);
 }
 
 // Eviction.

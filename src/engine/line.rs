@@ -57,14 +57,14 @@ impl<W> Scheduler<W> {
         let plan = &self.plan.rules[usize::from(self.queues[queue].rule)];
         let (bound, overflow) = (plan.queue, plan.overflow);
         let waiting = self.queues[queue].in_line;
+        let mut displaced = None;
         if waiting >= bound {
-            let oldest = match overflow {
+            displaced = match overflow {
                 Overflow::Reject => None,
                 Overflow::DropOldest => self.oldest_never_started(queue),
             };
-            match oldest {
-                Some(oldest) => self.refuse(now, oldest, Why::Displaced),
-                None => return Err(Turned::QueueFull { waiting }),
+            if displaced.is_none() {
+                return Err(Turned::QueueFull { waiting });
             }
         }
         let deadline = entry.deadline.unwrap_or(Instant::NEVER);
@@ -92,6 +92,10 @@ impl<W> Scheduler<W> {
             }
             Some(until) => self.requeue(index, until),
             None => self.requeue(index, Instant::ZERO),
+        }
+        // Only now, so that the queue is never empty and keeps its turn.
+        if let Some(oldest) = displaced {
+            self.refuse(now, oldest, Why::Displaced);
         }
         Ok(id)
     }

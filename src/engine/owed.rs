@@ -99,7 +99,7 @@ impl<W> Scheduler<W> {
             let (rule, next) = (usize::from(record.rule), record.sibling);
             if record.owed && record.state == QueueState::Ready {
                 let gate = self.gate(now, rule, Whose::First(sibling), false);
-                if let Gate::Closed(opens) = gate
+                if let Gate::Closed(opens) | Gate::TooCostly(opens) = gate
                     && self.is_beyond_a_lease(now, opens)
                 {
                     self.clear_owed(sibling);

@@ -21,8 +21,8 @@ const DUE_PER_TURN: usize = 1_024;
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
 pub(super) enum Gate {
     Open,
-    /// The limits have room, but not for as costly a request as this.
-    TooCostly,
+    /// The limits have room, but not for as costly a request as this before the instant or an event.
+    TooCostly(Option<Instant>),
     /// Closed, and may open at the instant, or with an event.
     Closed(Option<Instant>),
     /// A costly request whose turn it is waits for one of the limits.
@@ -223,7 +223,7 @@ impl<W> Scheduler<W> {
                 }
                 let fits = match self.gate(now, rule, Whose::First(head), waived) {
                     Gate::Open => true,
-                    Gate::TooCostly => false,
+                    Gate::TooCostly(_) => false,
                     Gate::Reserved => {
                         if self.forfeit(now, rule, reserved_until) {
                             self.order = order;
@@ -312,7 +312,8 @@ impl<W> Scheduler<W> {
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
-            _ if too_costly => Gate::TooCostly,
+            Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
+            Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
             Ask::Room => Gate::Open,
             Ask::At(at) | Ask::Unclaimed(at) => Gate::Closed(Some(at.max(due))),
             Ask::Busy => Gate::Closed(None),

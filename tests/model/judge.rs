@@ -97,10 +97,15 @@ impl Books {
             .filter_map(|(rule, key)| self.queue(rule, key).find(|&number| self.is_queued(&self.requests[number])))
             .map(|head| (head, self.obstacles(head, true)))
             .collect();
-        // Who may have been granted or not may be one whose turn it is.
-        let perhaps = (0..self.requests.len()).filter(|&number| self.requests[number].stage == Stage::Perhaps);
-        let turns: Vec<(usize, Vec<Obstacle>)> =
-            heads.iter().cloned().chain(perhaps.map(|number| (number, self.obstacles(number, true)))).collect();
+        // Who may have been granted or not may be one whose turn it is, and may have taken room or not.
+        let waits = |number: &usize| {
+            let request = &self.requests[*number];
+            request.stage == Stage::Perhaps || heads.iter().any(|(head, _)| head == number)
+        };
+        let turns: Vec<(usize, Vec<Obstacle>)> = (0..self.requests.len())
+            .filter(waits)
+            .flat_map(|number| [true, false].map(|perhaps| (number, self.obstacles(number, perhaps))))
+            .collect();
         for (head, obstacles) in &heads {
             let Request { entry: Entry { rule, key, .. }, .. } = self.requests[*head];
             let Some(can_start) = self.can_start(obstacles) else { continue };
@@ -148,21 +153,34 @@ impl Books {
     /// Whether a request that could start, now or `later`, may have to wait for its turn, by DESIGN 7.3 and 7.4.
     fn has_excuse(&self, number: usize, heads: &[(usize, Vec<Obstacle>)], later: bool, overdue: &[bool]) -> bool {
         let entry = &self.requests[number].entry;
+        // The key's next room may be owed to a sibling that cannot use it yet.
+        let owed = heads.iter().filter(|(other, _)| *other != number).any(|(other, obstacles)| {
+            let theirs = &self.requests[*other].entry;
+            let waits = || self.is_paced(theirs.rule) || self.is_behind_a_costly(*other, heads, later, overdue);
+            theirs.key == entry.key && (!obstacles.is_empty() || waits())
+        });
+        self.is_paced(entry.rule) || owed || self.is_behind_a_costly(number, heads, later, overdue)
+    }
+
+    /// Whether a costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
+    /// draw on. Later there may be room for less than it costs.
+    ///
+    /// With it waits whoever stands in the ring of its rule, or behind one who draws on the same.
+    fn is_behind_a_costly(
+        &self,
+        number: usize,
+        heads: &[(usize, Vec<Obstacle>)],
+        later: bool,
+        overdue: &[bool],
+    ) -> bool {
+        let entry = &self.requests[number].entry;
         let lane = self.spec.rules[entry.rule].lane;
-        if self.is_paced(entry.rule) {
-            return true;
-        }
         let entries = heads.iter().map(|(other, _)| &self.requests[*other].entry);
         let ring: Vec<&Entry> = entries.filter(|other| other.rule == entry.rule).chain([entry]).collect();
         heads.iter().filter(|(other, _)| *other != number).any(|(other, obstacles)| {
             let theirs = &self.requests[*other].entry;
             let their_lane = self.spec.rules[theirs.rule].lane;
-            // The key's next room may be owed to a sibling that cannot use it yet.
-            let owed = theirs.key == entry.key && (!obstacles.is_empty() || self.is_paced(theirs.rule));
-            // A costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
-            // draw on. Later there may be room for less than it costs.
-            // With it waits whoever stands in the ring of its rule, or behind one who draws on the same.
-            let costly = !theirs.cost.is_plain()
+            !theirs.cost.is_plain()
                 && (their_lane <= lane || overdue[their_lane])
                 && (theirs.rule == entry.rule
                     || ring.iter().any(|entry| {
@@ -172,8 +190,7 @@ impl Books {
                 && obstacles.iter().any(|obstacle| match obstacle {
                     Obstacle::Full { limit, fits_one, .. } => (later || *fits_one) && !self.limits[*limit].each_key,
                     Obstacle::Paused | Obstacle::Until(_) => false,
-                });
-            owed || costly
+                })
         })
     }
 

@@ -266,7 +266,7 @@ impl Books {
             let lane = self.spec.rules[queue.0].lane;
             let others =
                 self.spec.rules.iter().enumerate().filter(|(rule, plan)| *rule != queue.0 && plan.lane == lane);
-            let round = others.map(|(_, rule)| rule.weight * allowance.max(1)).sum::<u64>() as i64;
+            let round = others.map(|(_, rule)| rule.weight * (allowance.max(1) + lanes as u64 - 1)).sum::<u64>() as i64;
             if beyond > queues as i64 + round {
                 return Err(format!("{queue:?} let {passed} starts of its siblings pass, {allowance} allowed"));
             }

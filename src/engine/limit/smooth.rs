@@ -63,6 +63,8 @@ impl Gcra {
                 return if is_fixed && at > now { Ask::Unclaimed(at) } else { Ask::Busy };
             }
             Shape::Bucket if wanted <= u64::from(spec.burst) => wanted as u32,
+            // What is outstanding must be claimed first, and counts from then.
+            Shape::Bucket if self.word.due().is_none_or(|due| due <= now) && self.outstanding > 0 => return Ask::Busy,
             Shape::Bucket => return Ask::Unclaimed(self.after(spec, now, wanted - u64::from(spec.burst))),
         };
         match self.word.check(spec, now, cells, Commit::No) {
@@ -360,12 +362,14 @@ mod tests {
         let spec = Spec { interval: Nanos::from_millis(100), burst: 1, shape: Shape::Bucket };
         let mut gcra = Gcra::default();
         gcra.grant(1);
-        assert_eq!(gcra.ask(spec, at(99), 1), Ask::Unclaimed(at(199)));
+        assert_eq!(gcra.ask(spec, at(99), 1), Ask::Busy);
         gcra.refund(1);
         assert_eq!(gcra.ask(spec, at(99), 1), Ask::Room);
         gcra.grant(1);
         gcra.claim(spec, at(99), 1);
         assert_eq!(gcra.ask(spec, at(100), 1), Ask::At(at(199)));
+        gcra.grant(1);
+        assert_eq!(gcra.ask(spec, at(100), 1), Ask::Unclaimed(at(299)));
     }
 
     #[test]
