@@ -236,7 +236,7 @@ impl Books {
 
     /// A queue that waits for room that its siblings use is served once in so many starts of theirs.
     fn count_siblings(&mut self, served: QueueId, waiting: &[QueueId]) -> Result<(), Wrong> {
-        let (lanes, queues) = (self.spec.lanes.len(), self.spec.rules.len());
+        let lanes = self.spec.lanes.len();
         for &queue in waiting.iter().filter(|&&(_, key)| key == served.1) {
             let shares = |limit: &super::limits::Limit| {
                 limit.each_key && limit.binds(queue.0, queue.1) && limit.binds(served.0, served.1)
@@ -262,12 +262,9 @@ impl Books {
             let largest = &mut self.shares.largest;
             largest.sibling = if largest.siblings == 0 { beyond } else { largest.sibling.max(beyond) };
             largest.siblings += 1;
-            // Its lane's turns go round: each of them may be preceded by as many of the lanes above.
-            let lane = self.spec.rules[queue.0].lane;
-            let others =
-                self.spec.rules.iter().enumerate().filter(|(rule, plan)| *rule != queue.0 && plan.lane == lane);
-            let round = others.map(|(_, rule)| rule.weight * (allowance.max(1) + lanes as u64 - 1)).sum::<u64>() as i64;
-            if beyond > queues as i64 + round {
+            // Each of the others may be owed its own turn first, of K + L starts.
+            let weights: u64 = self.spec.rules.iter().map(|rule| rule.weight).sum();
+            if *passed > weights * (allowance.max(1) + lanes as u64) {
                 return Err(format!("{queue:?} let {passed} starts of its siblings pass, {allowance} allowed"));
             }
         }
