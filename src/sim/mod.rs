@@ -115,6 +115,7 @@ mod metric;
 mod policy;
 mod random;
 mod read;
+mod record;
 mod scenario;
 mod server;
 mod setup;
@@ -123,5 +124,6 @@ mod world;
 
 pub use measure::{Bound, Measure, Value};
 pub use policy::{Policy, UnknownPolicy};
+pub use record::{Record, Recorded};
 pub use scenario::Scenario;
 pub use world::Progress;

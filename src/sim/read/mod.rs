@@ -114,6 +114,9 @@ impl Document<'_, '_> {
             None => vec![base.clone()],
             Some(variants) => self.variants(variants, &source, &base),
         };
+        if setups.is_empty() {
+            self.missing("variants", "at least one `[[variants]]`, or none of this name");
+        }
         if !shown {
             self.missing("show", "at least one `[[show]]` with a `metric`");
         }
