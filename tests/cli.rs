@@ -205,8 +205,8 @@ fn the_picture_of_the_readme_is_what_is_drawn() {
     let scenario = "examples/scenarios/telegram.toml";
     assert_eq!(program(&["simulate", scenario, "--svg", picture.path()]).0, 0);
     let drawn = std::fs::read_to_string(picture.path()).expect("a picture");
-    assert!(drawn == include_str!("../examples/scenarios/telegram.svg"), "draw it anew: simulate {scenario} --svg …");
-    assert!(include_str!("../README.md").contains("(examples/scenarios/telegram.svg)"));
+    assert!(drawn == include_str!("../docs/telegram.svg"), "draw it anew: simulate {scenario} --svg …");
+    assert!(include_str!("../README.md").contains("(docs/telegram.svg)"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ rule = "chat"
     let expected = "\
         5:10: error[unknown-field] rules: rules.chat.priorty: found `priorty`; allowed: `per_key`, `overall`, \
         `concurrency`, `key_concurrency`, `priority`, `weight`, `under`, `ordered`, `queue`, `overflow`, `max_wait`, \
-        `paused`, `retry`; did you mean `priority`?\n\
+        `attempt_timeout`, `paused`, `retry`; did you mean `priority`?\n\
         7:9: error[invalid-duration] until: found `1 fortnight`; allowed: a length of time such as `500ms`, `60s`, \
         `1h 30m`\n\
         8:21: error[unknown-value] policies: found `scam`; allowed: `request-balancer`, `fifo`, `scan`, \
@@ -47,6 +47,7 @@ fn each_field_says_what_it_takes() {
     let traffic = "[[traffic]]\ncalls = 1\n";
     for (text, expected) in [
         (show.to_owned(), "empty traffic"),
+        (format!("variants = []\n{show}{traffic}"), "empty variants"),
         (traffic.to_owned(), "empty show"),
         (format!("{traffic}{show}of = 'x'"), "unknown-value show[0].of"),
         (format!("{traffic}{show}stat = 'p99'"), "two-meanings show[0].stat"),

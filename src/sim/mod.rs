@@ -67,7 +67,7 @@
 //! | --- | --- |
 //! | `"backlog"` | all `calls` at once (default) |
 //! | `"even"` | at a `rate` such as `"5/1s"` |
-//! | `"poisson"` | at random, at a `rate`; the number of calls is exactly what the rate gives, when they come is independent and uniform |
+//! | `"poisson"` | at random, at a `rate`: a Poisson process of which it is known how many calls come in all, exactly as many as the rate gives. When each comes is then independent and uniform: whole numbers do for that, where times between calls need a logarithm or a table of it, which is never exact |
 //! | `"bursts"` | a `burst` of so many at once, `every` so often |
 //! | `"closed"` | each key has one call at a time and makes the next one a `think` after the answer |
 //! | `"trace"` | as a CSV `file` says: lines of `seconds,key` or `seconds,key,cost` |
@@ -93,7 +93,7 @@
 //! | `key-bypass` `of` | most starts of the same key under other rules between arrival and start of a call |
 //! | `jain` `of`, `from`, `rounds` or `starts` | (Σx)² / (n Σx²), x = cost served / weight, of the n queues whose work in line at `from` outlasts the window: the next so many `starts`, or `rounds`, each of which is one start for each unit of weight in line at `from` |
 //! | `least-served`, `most-served` | smallest and largest cost served of those queues: beside Jain's index, which forgives the starvation of few among many |
-//! | `pair-gap` `of` | largest of \|ΔS_f/w_f − ΔS_m/w_m\| over any two of the first 64 queues and any stretch of time in which both are ready; S = cost served, w = weight |
+//! | `pair-gap` `of` | largest of \|ΔS_f/w_f − ΔS_m/w_m\| over any two of the first 64 queues and any stretch of time in which both are ready; S = cost served, w = weight. Turns keep it at most at C + (c_f − 1)/w_f + (c_m − 1)/w_m, c being the largest cost of a queue and C that of its lane: 1 where every call costs 1 |
 //! | `lag`, `lead` | largest S*(t) − S(t), S(t) − S*(t) of any queue, in requests; S* = service in the fluid schedule |
 //! | `max-min-distance` | Σ\|S − S*\| / (2 Σ S*) at the end: the part of all service that went to others |
 //! | `overshoot` `limit`, `at` | largest of: cost in a half-open interval of length T − N, over the windows N/T of the rules or of the one at the place `limit`. `at = "starts"` with the margin, `at = "server"` when calls arrive there and without it |
