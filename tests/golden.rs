@@ -105,6 +105,12 @@ fn weights_are_shares() {
 }
 
 #[test]
+fn turns_in_tokens_give_long_and_short_prompts_the_same() {
+    // A tenth of the tokens makes ten times the calls.
+    assert_eq!(own("language-model"), ["0.999", "451", "4493", "0", "0"]);
+}
+
+#[test]
 fn closed_loops_get_what_the_fluid_schedule_gives_them() {
     assert_eq!(own("closed-loop"), ["2700", "27300"]);
     assert_eq!(run("closed-loop", Policy::Scan), ["0", "30000"]);

@@ -47,6 +47,9 @@ fn each_field_says_what_it_takes() {
     let traffic = "[[traffic]]\ncalls = 1\n";
     for (text, expected) in [
         (show.to_owned(), "empty traffic"),
+        (format!("{show}{traffic}units = {{ tokens = 5 }}"), "unknown-value traffic[0].units.tokens"),
+        (format!("{show}{traffic}units = 5"), "wrong-type traffic[0].units"),
+        (format!("{show}{traffic}[[server]]\nlimit = '1/1s'\ncounts = 'tokens'"), "unknown-value server[0].counts"),
         (format!("variants = []\n{show}{traffic}"), "empty variants"),
         (traffic.to_owned(), "empty show"),
         (format!("{traffic}{show}of = 'x'"), "unknown-value show[0].of"),
@@ -219,6 +222,49 @@ fn the_readme_says_what_becomes_of_the_bots_afternoon() {
     });
     let lines: String = lines.collect();
     assert!(include_str!("../README.md").contains(&lines), "README.md does not say so:\n{lines}");
+}
+
+#[test]
+fn calls_cost_what_units_say_and_the_server_counts_it() {
+    let scenario = |server: &str| -> Scenario {
+        let text = format!(
+            "title = 't'
+            rules = \"units = ['images', 'tokens']\\noverall = '900/60s tokens'\"
+            [[traffic]]
+            calls = 6
+            units = {{ tokens = 300 }}
+            {server}
+            [[show]]
+            metric = 'last-start'
+            [[show]]
+            metric = 'overshoot'
+            [[show]]
+            metric = 'refusals'"
+        );
+        text.parse().unwrap_or_else(|findings| panic!("{findings}"))
+    };
+    let shown = |scenario: &Scenario, policy| -> Vec<String> {
+        scenario.run(policy).iter().map(|line| line.measured.expect("a number").to_string()).collect()
+    };
+    let fits = scenario("[[server]]\nlimit = '900/60s'\ncounts = 'tokens'");
+    assert_eq!(shown(&fits, Policy::Balancer), ["60.000 s", "0", "0"]);
+    assert_eq!(shown(&fits, Policy::Scan), ["60.000 s", "0", "0"]);
+    let record = fits.record(Policy::Balancer);
+    assert_eq!(record.starts()[0].start.units, [("images".to_owned(), 0), ("tokens".to_owned(), 300)]);
+    // Two of 300 fit at the server: the third is sent away, for as long as it takes or as the server says.
+    for kind in ["sliding", "fixed", "bucket"] {
+        let narrow = scenario(&format!("[[server]]\nlimit = '600/60s'\ncounts = 'tokens'\nkind = '{kind}'"));
+        let refusals = shown(&narrow, Policy::Balancer).pop();
+        assert_ne!(refusals.as_deref(), Some("0"), "{kind}");
+    }
+    // One call of 300 is as much as the limit counts of any.
+    let least = scenario("[[server]]\nlimit = '100/60s'\ncounts = 'tokens'");
+    assert_eq!(
+        least.record(Policy::Balancer).starts().iter().filter(|started| started.start.again.is_none()).count(),
+        6
+    );
+    let calls = scenario("[[server]]\nlimit = '3/60s'");
+    assert_eq!(shown(&calls, Policy::Balancer)[2], "0");
 }
 
 #[test]

@@ -54,12 +54,13 @@
 //! | `policies` | who is worth looking at; default all |
 //! | `[network]` | `delay` each way, and by how much more a way takes at most (`jitter`), drawn evenly; default none |
 //! | `[[traffic]]` | who calls, see below |
-//! | `[[server]]` | what the server allows, in calls whatever they cost: `limit = "1/2s"` and its `kind`, `sliding`, `fixed`, `bucket` or `paced`; `each = "key"` or `"all"`; `keys = [0, 9]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
+//! | `[[server]]` | what the server allows: `limit = "1/2s"`, what it `counts`, `"calls"` whatever they cost (default), `"requests"` or a declared unit, in which no call counts more than the limit; its `kind`, `sliding`, `fixed`, `bucket` or `paced`; `each = "key"` or `"all"`; `keys = [0, 9]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
 //! | `[[show]]` | a `metric`, what it needs to know, `what` it is called, its `optimum`, and the bound: `exact = true`, `within = "3%"` of the optimum, `at_most`, `at_least` |
 //! | `[[variants]]` | the same again with another `margin`, `count_from`, `delay`, `jitter`, and more to `show`; each has a `title` |
 //!
 //! Traffic has a `name` (default: its rule's), a `rule`, and `calls` of `cost` (one number, or the lowest and the highest),
-//! on each of which the server works for as long as it `takes`. They have `keys = 100` keys from `first_key` on, who come
+//! on each of which the server works for as long as it `takes`. What they cost in units that the rules declare, of the first
+//! three, `units = { tokens = [100, 900] }` says; default nothing. They have `keys = 100` keys from `first_key` on, who come
 //! `who = "in-turn"`, `"random"` or `"zipf"` (the key of rank r in proportion to 1/r), or `keys = "own"`: each call its own.
 //! They begin at `start` and come as `arrivals` say:
 //!
@@ -76,7 +77,8 @@
 //!
 //! # Metrics
 //!
-//! A *queue* is one rule and one key. It is *ready* while it has a call in line that its own limits, those of its key and a
+//! *Cost* is that in requests, and in what turns are measured in (`fair_by`) where it is about who gets how much. A *queue* is
+//! one rule and one key. It is *ready* while it has a call in line that its own limits, those of its key and a
 //! hold of the server let start: whatever it waits for then is others, or the scheduler. `of` is the name of some traffic.
 //!
 //! | metric | formula |
@@ -109,6 +111,7 @@
 //! The *fluid schedule* serves all queues with work at the same time: each at the rate min(its key's N/T, w λ), with λ such
 //! that all rates together are the N/T that all share. It knows no lanes.
 
+mod cost;
 mod measure;
 mod meter;
 mod metric;

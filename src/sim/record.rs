@@ -44,7 +44,10 @@ impl Record {
         let starts = log.starts.iter().map(|start| {
             let call = log.calls[start.call as usize];
             let rule = &plan.rules[usize::from(setup.traffic[usize::from(call.traffic)].rule.0)];
-            let mut begun = Start::new(since_zero(start.at), &*rule.name, call.key).cost(call.cost);
+            let mut begun = Start::new(since_zero(start.at), &*rule.name, call.key).cost(call.cost.requests);
+            for (unit, &cost) in setup.rules.units().zip(call.cost.units()) {
+                begun = begun.units(unit, cost);
+            }
             if start.answered != Instant::NEVER {
                 begun = begun.end(since_zero(start.answered));
             }

@@ -97,7 +97,7 @@ impl Document<'_, '_> {
         let known = rules.as_ref()?;
         let until = until.unwrap_or(Nanos::MAX);
         let traffic = self.traffic(traffic, known, until);
-        let server = self.server(server);
+        let server = self.server(server, known);
         let shown = shows.is_some() || variants.is_some();
         let shows = self.shows(shows, "show", &traffic);
         let base = Setup {
