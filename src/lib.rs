@@ -50,6 +50,8 @@ mod error;
 pub mod guide;
 pub mod headers;
 mod key;
+#[cfg(any(feature = "reqwest", feature = "tower"))]
+pub mod middleware;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
@@ -64,13 +66,13 @@ pub use engine::{Decision, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryP
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules,
-    RulesBuilder, Severity,
+    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Observe, Quota, QuotaKind, Retry, Rule,
+    Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
-    Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport,
-    Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
+    Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitDifference,
+    LimitReport, Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};

@@ -91,6 +91,7 @@ impl<W> Scheduler<W> {
             deadline: Instant::NEVER,
             stage: Stage::Outside,
             started: false,
+            is_read: false,
             waker: None,
         });
         self.keys[self.queues[queue].key].busy += 1;

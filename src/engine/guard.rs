@@ -2,6 +2,7 @@
 //! so many of them ended of late that the next ones could be the last.
 
 use super::limit::{Ask, Window, WindowSpec};
+use super::observe::Difference;
 use super::plan::{Anchor, BanGuard};
 use super::queue::Stage;
 use super::scheduler::Scheduler;
@@ -9,7 +10,7 @@ use super::slab::NIL;
 use super::time::{Instant, Nanos};
 
 /// What the machine has to tell its owner of its own accord.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// So many attempts were invalid that nothing starts before `until`.
     BanAhead {
@@ -22,6 +23,8 @@ pub enum Notice {
     },
     /// They have become few enough again.
     BanOver,
+    /// The server has another number for a limit than the rules, or another one than before.
+    LimitDiffers(Box<Difference>),
 }
 
 /// Invalid attempts of late, and what follows from them.

@@ -3,6 +3,7 @@
 use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
+use super::observe::Difference;
 use super::plan::{LimitSpec, RuleId};
 use super::queue::{Queue, Request};
 use super::scheduler::Scheduler;
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub lanes: Vec<LaneSnapshot>,
     /// Per rule, in the order of the plan.
     pub rules: Vec<RuleSnapshot>,
+    /// Limits that the server has other numbers for than the rules, in the order in which that was first seen.
+    pub differences: Vec<Difference>,
 }
 
 /// One lane.
@@ -86,6 +89,7 @@ impl<W> Scheduler<W> {
             next_wake: self.next_wake(),
             lanes: lanes.collect(),
             rules: rules.collect(),
+            differences: self.differences.clone(),
         }
     }
 

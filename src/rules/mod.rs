@@ -16,6 +16,7 @@ mod finding;
 mod guard;
 mod levels;
 mod model;
+mod observe;
 mod own;
 mod quota;
 mod retry;
@@ -32,6 +33,7 @@ pub(crate) use finding::Place;
 pub use finding::{Finding, FindingCode, Findings, Severity};
 pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
+pub use observe::Observe;
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
 #[cfg(feature = "sim")]

@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant as TokioInstant;
 
+use super::observe::LimitDifference;
 use super::shared::{Shared, State};
 use super::{meters, watch};
 use crate::engine::{self, HoldCause, Instant, Nanos, Notice, Scope};
@@ -80,6 +81,8 @@ pub enum Event {
     },
     /// The invalid attempts of late are below the level of `ban_guard` again.
     BanOver,
+    /// The server has another number for a limit than the rules, seen for the first time.
+    LimitDiffers(LimitDifference),
     /// The receiver was too slow: so many events are lost to it.
     Missed {
         /// How many.
@@ -214,6 +217,7 @@ impl Event {
                 Self::BanAhead { level, period: period.into(), until: state.at(until) }
             }
             Notice::BanOver => Self::BanOver,
+            Notice::LimitDiffers(difference) => Self::LimitDiffers(LimitDifference::from(&*difference)),
         }
     }
 }

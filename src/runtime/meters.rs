@@ -106,6 +106,7 @@ pub(super) fn count(event: &Event) {
         | Event::HoldReleased { .. }
         | Event::RetryGaveUp { .. }
         | Event::BanOver
+        | Event::LimitDiffers(_)
         | Event::Missed { .. } => {}
     }
 }

@@ -17,6 +17,7 @@ mod meters;
 #[path = "unmetered.rs"]
 mod meters;
 mod nesting;
+mod observe;
 mod permit;
 mod place;
 mod request;
@@ -38,6 +39,7 @@ pub use balancer::{Balancer, Builder, RuleHandle};
 pub use closing::Ended;
 pub use event::{Event, Events};
 pub use explain::{Explanation, LimitReport, Reason, Standing};
+pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
 pub use request::Request;
 pub use run::Run;

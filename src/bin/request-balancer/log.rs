@@ -21,13 +21,11 @@ pub(crate) fn written(starts: &[Start], units: &[&str]) -> String {
     let lines = starts.iter().map(|start| {
         let Start { at, rule, key, cost, end, again, .. } = start;
         let [at, end, again] = [&Some(*at), end, again].map(|at| instant(at).unwrap_or_default());
-        let mut line = format!("{at},{rule},{key},{cost},{end},{again}");
-        for unit in units {
-            let taken =
-                start.units.iter().filter(|(name, _)| name == unit).map(|&(_, cost)| u64::from(cost)).sum::<u64>();
-            line.push_str(&format!(",{taken}"));
-        }
-        line + "\n"
+        let costs = units.iter().map(|unit| {
+            let taken = start.units.iter().filter(|(name, _)| name == unit).map(|&(_, cost)| u64::from(cost));
+            format!(",{}", taken.sum::<u64>())
+        });
+        format!("{at},{rule},{key},{cost},{end},{again}{}\n", costs.collect::<String>())
     });
     let head: Vec<&str> = COLUMNS.iter().chain(units).copied().collect();
     std::iter::once(head.join(",") + "\n").chain(lines).collect()

@@ -202,11 +202,10 @@ fn lane_name(record: &Record, lane: usize) -> String {
     let plan = record.rules().plan();
     let rules = plan.rules.iter().filter(|rule| rule.lane == lane).map(|rule| &*rule.name);
     let rules: Vec<&str> = rules.collect();
-    let more = rules.len().saturating_sub(3);
-    let mut named = rules[..rules.len() - more].join(", ");
-    if more > 0 {
-        named.push_str(&format!(" and {more} more"));
-    }
+    let named = match rules.len().saturating_sub(3) {
+        0 => rules.join(", "),
+        more => format!("{} and {more} more", rules[..3].join(", ")),
+    };
     format!("lane {}: {named}", record.lanes[lane])
 }
 
