@@ -109,7 +109,8 @@
 //! | `refusals`, `refusals-per-success` | calls that the server refused, / those that it let through |
 //!
 //! The *fluid schedule* serves all queues with work at the same time: each at the rate min(its key's N/T, w λ), with λ such
-//! that all rates together are the N/T that all share. It knows no lanes.
+//! that all rates together are the N/T that all share, of those limits that count what turns are measured in. It knows no
+//! lanes.
 
 mod cost;
 mod measure;

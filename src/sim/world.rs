@@ -111,7 +111,7 @@ struct World<'s> {
 
 impl World<'_> {
     fn run(&mut self, progress: &mut dyn FnMut(Progress)) {
-        const REPORT_EVERY: usize = 1 << 16;
+        const REPORT_EVERY: usize = 1 << 13;
         let until = match self.setup.until {
             Nanos::MAX => Instant::NEVER,
             span => Instant::ZERO.saturating_add(span),
