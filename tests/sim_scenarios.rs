@@ -3,7 +3,7 @@
 #![cfg(feature = "sim")]
 
 use request_balancer::sim::{Policy, Scenario};
-use request_balancer::{Findings, Nanos, Start, verify};
+use request_balancer::{Findings, Start, verify};
 
 fn findings(text: &str) -> Findings {
     match text.parse::<Scenario>() {
@@ -18,7 +18,7 @@ fn all_findings_are_told_at_once_with_their_places() {
 rules = '''
 overall = "30/1s"
 [rules]
-chat = { priorty = 2 }
+chat = { overflow = 'drop' }
 '''
 until = "1 fortnight"
 policies = ["fifo", "scam"]
@@ -27,9 +27,8 @@ rule = "chat"
 "#;
     // What traffic and shows refer to could not be read: nothing is said of them.
     let expected = "\
-        5:10: error[unknown-field] rules: rules.chat.priorty: found `priorty`; allowed: `per_key`, `overall`, \
-        `concurrency`, `key_concurrency`, `priority`, `weight`, `under`, `ordered`, `queue`, `overflow`, `max_wait`, \
-        `attempt_timeout`, `paused`, `retry`; did you mean `priority`?\n\
+        5:21: error[unknown-value] rules: rules.chat.overflow: found `drop`; allowed: `reject`, `drop-oldest`; did you \
+        mean `drop-oldest`?\n\
         7:9: error[invalid-duration] until: found `1 fortnight`; allowed: a length of time such as `500ms`, `60s`, \
         `1h 30m`\n\
         8:21: error[unknown-value] policies: found `scam`; allowed: `request-balancer`, `fifo`, `scan`, \
@@ -207,9 +206,10 @@ fn progress_is_told_on_the_way() {
     let mut told = Vec::new();
     let measures = scenario.run_with(Policy::Fifo, |progress| told.push(progress));
     assert_eq!(measures[0].measured.map(|value| value.number()), Some(200_000));
-    assert_eq!(told.iter().map(|progress| progress.started).collect::<Vec<_>>(), [65_536, 131_072, 196_608]);
+    let started: Vec<u64> = told.iter().map(|progress| progress.started).collect();
+    assert_eq!(started, (1..=24).map(|times| times * 8_192).collect::<Vec<_>>());
     // Start number n is at (n - 1) * 500 us.
-    assert_eq!(told[0].now.as_nanos(), Nanos::from_millis(0).get() + 65_535 * 500_000);
+    assert_eq!(told[0].now.as_nanos(), 8_191 * 500_000);
     assert_eq!(told[0].until.map(|until| until.as_nanos()), Some(100_000_000_000));
 }
 
