@@ -60,6 +60,15 @@ examples/rules/telegram.toml:
 }
 
 #[test]
+fn check_tells_the_limits_that_rules_share_by_name() {
+    let (status, printed, _) = program(&["check", "examples/rules/openai.toml"]);
+    let expected = "  rule chat: priority 1; under `limits.large.per_key` 500/60s smooth; \
+                    under `limits.large.per_key` 30000/60s tokens\n";
+    assert_eq!(status, 0);
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn check_shows_every_finding_where_it_is() {
     let file = Scratch::new("bad.toml", "overall = \"0/1s\"\n[rules.chat]\npre_key = '1/1s'\n");
     let (status, printed, _) = program(&["check", file.path()]);

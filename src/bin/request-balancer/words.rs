@@ -65,7 +65,10 @@ fn wider(rules: &Rules, rule: &str) -> Vec<String> {
     let one = rules.units().fold(one, |one, unit| one.units(unit, 1));
     let limits = explain_log(rules, &[], &one).limits.into_iter();
     let wider = limits.filter(|limit| limit.limit.starts_with("limits.") || limit.limit.starts_with("lanes."));
-    wider.map(|limit| format!("under `{}` {}", limit.limit, limit.quota)).collect()
+    let mut wider: Vec<String> = wider.map(|limit| format!("under `{}` {}", limit.limit, limit.quota)).collect();
+    // An even spread is a window and a spacing, and one line of the file.
+    wider.dedup();
+    wider
 }
 
 fn of_quota(quota: &Quota) -> String {
