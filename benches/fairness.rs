@@ -115,7 +115,7 @@ fn files() -> Vec<PathBuf> {
     ORDER.iter().map(|name| folder.join(name).with_extension("toml")).collect()
 }
 
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "one-key",
     "hog-and-mice",
     "zipf",
@@ -126,6 +126,7 @@ const ORDER: [&str; 16] = [
     "jitter",
     "weights",
     "weights-costs",
+    "language-model",
     "closed-loop",
     "newcomers",
     "cancel",
