@@ -4,7 +4,6 @@
 //! whole numbers and fixed seeds: the table is the same on every machine. A part of a scenario's file name runs only that.
 
 #[path = "../tests/model/mod.rs"]
-#[allow(dead_code, reason = "its histories are for tests")]
 mod model;
 #[path = "report/mod.rs"]
 #[allow(dead_code, reason = "its lines are for other benchmarks")]
