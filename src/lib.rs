@@ -59,13 +59,15 @@ pub mod sim;
 pub mod testing;
 mod verify;
 
-pub use engine::{Decision, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryPolicy, Scope, Spent, WaitOrder};
+pub use engine::{
+    Choose, Decision, Failover, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryPolicy, Scope, Spent, WaitOrder,
+};
 #[cfg(feature = "tokio")]
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Quota, QuotaKind, Retry, Rule, Rules,
-    RulesBuilder, Severity,
+    BreakerRules, CheckedRule, CountFrom, EndpointRules, Finding, FindingCode, Findings, Lane, NamedLimit, PoolRules,
+    Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{

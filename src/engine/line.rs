@@ -4,6 +4,7 @@ use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
 use super::limit::{LimitState, PaceClock, Spec};
 use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
+use super::pool::Route;
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -75,6 +76,7 @@ impl<W> Scheduler<W> {
             deadline,
             stage: Stage::Asleep,
             started: false,
+            route: self.route_among(entry),
             waker: None,
         });
         let id = RequestId { index, generation };
@@ -98,6 +100,12 @@ impl<W> Scheduler<W> {
             Some(until) => self.requeue(id.index, until),
             None => self.requeue(id.index, Instant::ZERO),
         }
+    }
+
+    /// What a new request knows of endpoints.
+    pub(super) fn route_among(&self, entry: Entry<'_>) -> Option<Box<Route>> {
+        let is_bound = self.pool.is_some() && !entry.endpoints.is_empty();
+        is_bound.then(|| Box::new(Route::among(entry.endpoints)))
     }
 
     /// A request whose attempt ended stands in line again, outside its queue.
@@ -201,8 +209,11 @@ impl<W> Scheduler<W> {
             deadline: Instant::NEVER,
             stage: Stage::Running,
             started: true,
+            route: None,
             waker: None,
         });
+        self.seat(now, index);
+        self.note_running(index);
         self.each_limit(index, |spec, state, cost| {
             state.grant(spec, now, cost);
             state.claim(spec, now, cost);
@@ -223,6 +234,12 @@ impl<W> Scheduler<W> {
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
+        if !self.is_well_seated(now, id.index) {
+            self.give_back(now, queue, id.index);
+            self.requeue(id.index, Instant::ZERO);
+            self.dispatch(now);
+            return self.claim(now, id);
+        }
         self.drop_grant(now, queue, id.index);
         self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
@@ -232,6 +249,7 @@ impl<W> Scheduler<W> {
         request.started = true;
         request.since = now;
         self.last_start = now;
+        self.note_running(id.index);
         self.drop_deadline(id.index);
         self.redecide_blocked(queue);
         self.after_event(now);
@@ -253,6 +271,7 @@ impl<W> Scheduler<W> {
         let queue = self.requests[index].queue;
         self.drop_deadline(index);
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
+        self.unseat(now, index);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
@@ -291,6 +310,9 @@ impl<W> Scheduler<W> {
         limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
         keys[*key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut change);
         shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut change);
+        if self.pool.is_some() {
+            self.each_endpoint_limit(index, change);
+        }
     }
 
     /// A request was granted: the pace clocks that it goes by move on.
@@ -327,7 +349,7 @@ impl<W> Scheduler<W> {
         self.timers.push(until, Due::Queue(queue, self.queues.generation(queue)));
     }
 
-    fn unpark(&mut self, queue: u32) {
+    pub(super) fn unpark(&mut self, queue: u32) {
         self.make_ready(queue);
         let Self { timers, requests, queues, .. } = self;
         timers.note_stale(|at, due| is_live(requests, queues, at, due));
@@ -391,6 +413,7 @@ impl<W> Scheduler<W> {
         self.drop_grant(now, queue, index);
         self.requests[index].stage = Stage::Asleep;
         self.each_limit(index, |_, state, cost| state.refund(cost));
+        self.unseat(now, index);
         self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
         self.redecide_all(self.queues[queue].key);
     }

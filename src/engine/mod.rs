@@ -8,6 +8,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answer;
+mod breaker;
 mod cost;
 mod door;
 mod evict;
@@ -23,6 +24,7 @@ mod overdue;
 mod owed;
 mod pause;
 mod plan;
+mod pool;
 mod queue;
 mod retry;
 mod retry_budget;
@@ -37,6 +39,7 @@ mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
+pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, RatioPlan, Report, Ticket};
 pub use explain::{Explained, Hindrance, LimitAnswer, Room, Standing};
 pub use guard::Notice;
 pub use health::Health;
@@ -45,6 +48,9 @@ pub use limit::Past;
 pub use plan::{
     Anchor, BanGuard, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId,
     RulePlan,
+};
+pub use pool::{
+    Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use retry_budget::RetryBudget;

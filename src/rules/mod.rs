@@ -17,6 +17,7 @@ mod guard;
 mod levels;
 mod model;
 mod own;
+mod pool;
 mod quota;
 mod retry;
 mod toml;
@@ -32,6 +33,7 @@ pub(crate) use finding::Place;
 pub use finding::{Finding, FindingCode, Findings, Severity};
 pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
+pub use pool::{BreakerRules, EndpointRules, PoolRules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
 #[cfg(feature = "sim")]

@@ -9,6 +9,7 @@ use super::builder::RulesBuilder;
 use super::compile;
 use super::finding::{Finding, FindingCode, Findings};
 use super::own::{KeyQuotas, OwnNumbers};
+use super::pool::CheckedPool;
 use super::quota::{CountFrom, Quota};
 use super::{check, toml};
 use crate::engine::{Nanos, Overflow, Plan, RetryPolicy};
@@ -74,6 +75,7 @@ pub(super) struct Model {
     pub(super) lanes: Vec<CheckedLane>,
     pub(super) keys: KeyQuotas,
     pub(super) dialects: Vec<Dialect>,
+    pub(super) pool: Option<CheckedPool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,6 +4,7 @@
 
 mod dialects;
 mod limits;
+mod pool;
 mod value;
 
 use ::toml::Spanned;
@@ -39,6 +40,7 @@ const TOP: &[&str] = &[
     "keys",
     "dialects",
     "retry",
+    "pool",
 ];
 const RULE: &[&str] = &[
     "per_key",
@@ -137,6 +139,7 @@ impl Reader<'_> {
                         Some(reader.own_quotas(value, path))
                     });
                 }
+                "pool" => builder.pool = self.pool(value, path),
                 "dialects" => builder.dialects = self.dialects(value, path),
                 "retry" => (builder.retry, builder.retry_budget) = self.retry_of_all(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
@@ -147,7 +150,7 @@ impl Reader<'_> {
     }
 
     /// A table of things with names of the user's choice.
-    fn named<T>(
+    pub(super) fn named<T>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         path: &str,
