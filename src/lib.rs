@@ -71,8 +71,9 @@ pub use rules::{
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
-    Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport,
-    Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
+    Acquire, Attempt, Balancer, BreakerSnapshot, Builder, Ended, Endpoint, EndpointReport, EndpointSnapshot,
+    EndpointStanding, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport, Permit, Pool, PooledAttempt,
+    PooledRequest, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};

@@ -6,8 +6,8 @@ use super::answer::Why;
 use super::cost::OwnCosts;
 use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
-use super::pool::{KeySeat, Route};
 use super::plan::{LimitSpec, Plan, RulePlan};
+use super::pool::{KeySeat, Route};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 

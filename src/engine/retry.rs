@@ -240,13 +240,7 @@ impl RetryPolicy {
         Decision::BackOff(Nanos::ZERO)
     }
 
-    fn wait(
-        &self,
-        spent: &mut Spent,
-        after: Nanos,
-        seed: u64,
-        rest: impl FnOnce(Nanos) -> Nanos,
-    ) -> Decision {
+    fn wait(&self, spent: &mut Spent, after: Nanos, seed: u64, rest: impl FnOnce(Nanos) -> Nanos) -> Decision {
         let own = || self.delay(spent.failures.saturating_add(1), seed);
         let wait = match self.order {
             WaitOrder::Max => after.max(own()),

@@ -310,6 +310,12 @@ impl Rules {
         self.model().pool.iter().flat_map(|pool| &pool.endpoints).map(|endpoint| &*endpoint.name)
     }
 
+    /// Whether there is a `[pool]`, be it one whose endpoints come from code.
+    #[must_use]
+    pub fn has_pool(&self) -> bool {
+        self.model().pool.is_some()
+    }
+
     /// How many attempts may run at once on each endpoint that has no other number.
     #[must_use]
     pub fn endpoint_concurrency(&self) -> Option<u32> {
@@ -350,8 +356,8 @@ impl Rules {
     pub(super) fn with_checked(&self, endpoints: Vec<CheckedEndpoint>) -> Self {
         let mut model: Model = self.model().clone();
         let pool = model.pool.get_or_insert_with(CheckedPool::unsaid);
+        pool.given = endpoints.is_empty();
         pool.endpoints = endpoints;
-        pool.given = true;
         let plan = compile::plan(&model);
         Self::new(model, plan, self.warnings().to_vec())
     }
@@ -376,12 +382,19 @@ impl Rules {
         self.with_checked(all)
     }
 
-    /// These rules with the endpoints of others.
+    /// These rules with the endpoints of others, if those have a pool.
     pub(crate) fn with_endpoints_of(&self, other: &Self) -> Self {
         match &other.model().pool {
-            Some(pool) if pool.given => self.with_checked(pool.endpoints.clone()),
-            Some(_) | None => self.clone(),
+            Some(pool) => self.with_checked(pool.endpoints.clone()),
+            None => self.clone(),
         }
+    }
+
+    /// These rules with only those of their endpoints.
+    pub(crate) fn with_endpoints_that(&self, stay: impl Fn(&str) -> bool) -> Self {
+        let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
+        all.retain(|endpoint| stay(&endpoint.name));
+        self.with_checked(all)
     }
 }
 

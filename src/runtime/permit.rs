@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::attempt::Endpoint;
 use super::place::Place;
 use super::shared::Shared;
 use crate::engine::{FailureKind, Nanos};
@@ -40,6 +41,12 @@ impl Permit {
     #[must_use]
     pub const fn key(&self) -> &Key {
         self.place.key()
+    }
+
+    /// The endpoint that the call is to use; `None` if there is no pool.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        self.place.endpoint()
     }
 
     /// How long the request has stood in line so far, over all its attempts.

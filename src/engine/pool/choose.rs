@@ -125,7 +125,8 @@ impl Pool {
         // Who was away has no claim to what went past it.
         let pass = endpoint.pass.max(self.pass);
         self.pass = pass;
-        endpoint.pass = pass.saturating_add((STRIDE / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))).max(1));
+        endpoint.pass =
+            pass.saturating_add((STRIDE / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))).max(1));
     }
 }
 

@@ -104,8 +104,7 @@ impl<W> Scheduler<W> {
             matches!(standing, Standing::Usable { .. })
         };
         let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
-        let fresh =
-            |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
+        let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
         let any = (0..).map(EndpointId).take(pool.endpoints.len()).any(fresh);
         if any || route.at.is_some_and(same_again) { Elsewhere::AtOnce } else { Elsewhere::Nowhere }
     }
@@ -175,6 +174,20 @@ impl<W> Scheduler<W> {
             self.dispatch(now);
         }
         was_disabled
+    }
+
+    /// Uses all endpoints again that were [disabled](Self::disable_endpoint).
+    pub fn enable_endpoints(&mut self, now: Instant) {
+        let disabled: Vec<EndpointId> = match &self.pool {
+            None => return,
+            Some(pool) => {
+                let all = (0..).map(EndpointId).zip(&pool.endpoints);
+                all.filter(|(_, endpoint)| endpoint.disabled).map(|(id, _)| id).collect()
+            }
+        };
+        for endpoint in disabled {
+            self.enable_endpoint(now, endpoint);
+        }
     }
 
     /// The endpoint's quota is spent, and nobody knows until when: its breaker opens for as long as the plan says, then

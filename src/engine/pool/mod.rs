@@ -37,12 +37,7 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(plan: &PoolPlan) -> Self {
-        Self {
-            endpoints: plan.endpoints.iter().map(Endpoint::new).collect(),
-            grants: 0,
-            pass: 0,
-            waiting: Vec::new(),
-        }
+        Self { endpoints: plan.endpoints.iter().map(Endpoint::new).collect(), grants: 0, pass: 0, waiting: Vec::new() }
     }
 
     /// Whether any endpoint has room, whoever asks. Where none can be used at all, there is room: for a refusal.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::route::KeySeat;
 use super::{Choice, EndpointId, Standing};
+use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::breaker::BreakerState;
 use crate::engine::cost::Costs;
 use crate::engine::limit::{Ask, LimitState, LimitStates, Spec};
 use crate::engine::plan::{Charge, LimitSpec};
-use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
 

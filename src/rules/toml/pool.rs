@@ -23,8 +23,7 @@ const POOL: &[&str] = &[
 ];
 const ENDPOINT: &[&str] = &["weight", "overall", "per_key", "concurrency", "key_concurrency"];
 const CAPS: &[&str] = &["overall", "per_key", "concurrency", "key_concurrency"];
-const BREAKER: &[&str] =
-    &["failures", "ratio", "minimum", "over", "reset", "jitter", "probes", "count_retries"];
+const BREAKER: &[&str] = &["failures", "ratio", "minimum", "over", "reset", "jitter", "probes", "count_retries"];
 
 impl Reader<'_> {
     pub(super) fn pool(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<PoolRules> {

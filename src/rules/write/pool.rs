@@ -16,8 +16,7 @@ impl CheckedPool {
         let mut own = None;
         if self.endpoints.iter().all(plain) {
             if !self.endpoints.is_empty() {
-                let names: Result<Vec<_>, _> =
-                    self.endpoints.iter().map(|endpoint| string(&endpoint.name)).collect();
+                let names: Result<Vec<_>, _> = self.endpoints.iter().map(|endpoint| string(&endpoint.name)).collect();
                 fields.raw("endpoints", &format!("[{}]", names?.join(", ")))?;
             }
         } else {
