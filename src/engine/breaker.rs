@@ -129,7 +129,7 @@ enum Now {
     Failing(u32),
     /// For `length`, which goes for the next time, too, if no probe succeeds.
     Open { until: Instant, length: Nanos },
-    /// `out` probes are under way, the first of the present ones since an instant; `passed` succeeded.
+    /// `out` probes are under way, the last one since an instant; `passed` succeeded.
     HalfOpen { out: u32, passed: u32, since: Instant, length: Nanos },
 }
 
@@ -173,9 +173,8 @@ impl Breaker {
                 // The others never reported. Nor is it of interest any more what they have to say.
                 self.change(Now::HalfOpen { out: 1, passed, since: now, length });
             }
-            Now::HalfOpen { out, passed, since, length } => {
-                let since = if out == 0 { now } else { since };
-                self.now = Now::HalfOpen { out: out + 1, passed, since, length };
+            Now::HalfOpen { out, passed, length, .. } => {
+                self.now = Now::HalfOpen { out: out + 1, passed, since: now, length };
             }
         }
         Ticket(self.ticket)

@@ -93,6 +93,9 @@ impl<W> Scheduler<W> {
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
         }
+        if not_before.is_none_or(|at| at <= now) && self.refuse_if_stranded(now, id.index) {
+            return;
+        }
         match not_before {
             Some(until) if until > now && !self.plan.rules[usize::from(self.queues[queue].rule)].ordered => {
                 self.step_out(id, until);
@@ -236,8 +239,10 @@ impl<W> Scheduler<W> {
         }
         if !self.is_well_seated(now, id.index) {
             self.give_back(now, queue, id.index);
-            self.requeue(id.index, Instant::ZERO);
-            self.dispatch(now);
+            if !self.refuse_if_stranded(now, id.index) {
+                self.requeue(id.index, Instant::ZERO);
+                self.dispatch(now);
+            }
             return self.claim(now, id);
         }
         self.drop_grant(now, queue, id.index);
@@ -329,7 +334,7 @@ impl<W> Scheduler<W> {
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
-        } else if queues[queue].state == QueueState::Yielding {
+        } else if queues[queue].state == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
             lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);

@@ -333,7 +333,8 @@ impl<W> Scheduler<W> {
         if !self.put_back(now, id, deadline) {
             return false;
         }
-        if !self.refuse_if_unfit(now, id.index) {
+        if !self.refuse_if_unfit(now, id.index) && (steps_out && until > now || !self.refuse_if_stranded(now, id.index))
+        {
             if steps_out && until > now {
                 self.step_out(id, until);
             } else {

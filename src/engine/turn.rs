@@ -171,6 +171,7 @@ impl<W> Scheduler<W> {
             }
             match due {
                 Due::Queue(queue, _) => self.make_ready(queue),
+                Due::Request(id) if self.refuse_if_stranded(now, id.index) => {}
                 Due::Request(id) => self.requeue(id.index, Instant::ZERO),
             }
         }

@@ -110,8 +110,9 @@ impl PoolRules {
         self
     }
 
-    /// Whether a key stays with its endpoint for as long as that is healthy: enabled, not held, its breaker closed. It is
-    /// remembered with the key's record, which goes when the key has no work and no open window. Default: no.
+    /// Whether a key stays with one endpoint for as long as that is healthy: enabled, not held, its breaker closed. Nothing
+    /// is remembered for that: each key has an order of its own among the endpoints. When one comes or goes, only its own
+    /// keys move. Default: no.
     pub fn sticky(mut self, sticky: bool) -> Self {
         self.sticky = sticky;
         self

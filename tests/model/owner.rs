@@ -212,6 +212,7 @@ impl Owner {
             units: &[],
             not_before: not_before.map(at),
             deadline: deadline.map(at),
+            endpoints: &[],
         };
         let full = self.books.spec.rules[rule].queue.is_some_and(|bound| self.books.in_line(rule, key) >= bound);
         let displaced = if full && self.books.spec.rules[rule].drop_oldest {
@@ -502,7 +503,7 @@ impl Owner {
         let target = scope.and_then(|scope| match scope {
             Scope::Request => None,
             Scope::Queue => Some(Target::Queue(rule, key)),
-            Scope::Key => Some(Target::Key(key)),
+            Scope::Key | Scope::Endpoint => Some(Target::Key(key)),
             Scope::Rule => Some(Target::Rule(rule)),
             Scope::Overall => Some(Target::Overall),
         });

@@ -28,12 +28,12 @@ impl Pool {
         plan: &PoolPlan,
         days: &Days,
         now: Instant,
-        (route, mut seat): (Option<&Route>, Option<&mut KeySeat>),
+        (route, mut seat, tag): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
         costs: Costs<'_>,
     ) -> Choice {
         let fresh = Route::default();
         let route = route.unwrap_or(&fresh);
-        let only = self.only(plan, now, route, seat.as_deref());
+        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, route, tag));
         let unknown = match plan.choose {
             Choose::Fastest => self.fastest(now),
             Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
@@ -83,6 +83,8 @@ impl Pool {
                 best = Some((rank, id));
             }
         }
+        // One whose breaker is open may be tried then, and nobody waits for that alone.
+        let wait = wait.map(|wait| opens.map_or(wait, |at| wait.or(Ask::At(at))));
         match (best, wait) {
             (Some((_, id)), _) => Choice::Take(id),
             (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event },
@@ -91,18 +93,20 @@ impl Pool {
         }
     }
 
-    /// The one that its key stays with, if it may and can be used.
-    fn only(&self, plan: &PoolPlan, now: Instant, route: &Route, seat: Option<&KeySeat>) -> Option<EndpointId> {
-        let id = seat?.sticks_to.filter(|id| plan.sticky && route.allows(*id) && !route.was_at(*id))?;
-        let position = usize::from(id.0);
-        match self.endpoints.get(position)?.standing(&plan.endpoints[position], &plan.breaker, now) {
-            Standing::Usable { probe: false } => Some(id),
-            Standing::Usable { probe: true }
-            | Standing::Held(_)
-            | Standing::Probed(_)
-            | Standing::Open(_)
-            | Standing::Gone => None,
-        }
+    /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
+    /// that nothing has to be remembered, and when one goes or comes only its own keys move.
+    fn only(&self, plan: &PoolPlan, now: Instant, route: &Route, tag: u64) -> Option<EndpointId> {
+        let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
+            let plan_of = &plan.endpoints[usize::from(id.0)];
+            route.allows(*id)
+                && !route.was_at(*id)
+                && endpoint.standing(plan_of, &plan.breaker, now) == Standing::Usable { probe: false }
+        };
+        let place = |(id, _): &(EndpointId, &Endpoint)| {
+            mixed(tag ^ mixed(u64::from(id.0))) / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))
+        };
+        let all = (0..).map(EndpointId).zip(&self.endpoints).filter(healthy);
+        all.min_by_key(place).map(|(id, _)| id)
     }
 
     /// What those are taken to need of which nothing is known: as long as the fastest.
@@ -143,4 +147,12 @@ impl Endpoint {
             Choose::Weighted => self.pass.max(pass),
         }
     }
+}
+
+/// The finaliser of splitmix64.
+const fn mixed(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }

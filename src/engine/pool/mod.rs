@@ -42,20 +42,24 @@ impl Pool {
 
     /// Whether any endpoint has room, whoever asks. Where none can be used at all, there is room: for a refusal.
     pub(super) fn room(&mut self, plan: &PoolPlan, days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
-        let mut best: Option<Ask> = None;
+        let (mut best, mut opens): (Option<Ask>, Option<Instant>) = (None, None);
         for (endpoint, plan_of) in self.endpoints.iter_mut().zip(&plan.endpoints) {
             let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Usable { .. } => endpoint.limits.ask_all(&plan_of.limits, days, now, costs),
                 Standing::Held(until) => Ask::At(until),
                 Standing::Probed(lost) => Ask::Unclaimed(lost),
-                Standing::Open(_) | Standing::Gone => continue,
+                Standing::Open(until) => {
+                    opens = Some(opens.map_or(until, |other| other.min(until)));
+                    continue;
+                }
+                Standing::Gone => continue,
             };
             if asked == Ask::Room {
                 return Ask::Room;
             }
             best = Some(best.map_or(asked, |best| best.or(asked)));
         }
-        best.unwrap_or(Ask::Room)
+        best.map_or(Ask::Room, |best| opens.map_or(best, |at| best.or(Ask::At(at))))
     }
 }
 

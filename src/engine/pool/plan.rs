@@ -17,7 +17,7 @@ pub struct PoolPlan {
     pub failover: Failover,
     /// When an endpoint is given a rest because it fails.
     pub breaker: BreakerPlan,
-    /// Whether a key stays with its endpoint for as long as that is healthy.
+    /// Whether a key stays with one endpoint for as long as that is healthy.
     pub sticky: bool,
     /// How long an endpoint rests whose quota is spent until nobody knows when.
     pub exhausted: Nanos,

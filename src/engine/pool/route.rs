@@ -45,19 +45,13 @@ impl Route {
 }
 
 /// What a key's record knows of endpoints.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::engine) struct KeySeat {
-    /// The endpoint that it stays with.
-    pub(in crate::engine) sticks_to: Option<EndpointId>,
     /// Its limits on each of them, as far as it was there.
     pub(in crate::engine) limits: Vec<LimitStates>,
 }
 
 impl KeySeat {
-    pub(super) fn new() -> Self {
-        Self { sticks_to: None, limits: Vec::new() }
-    }
-
     /// Its limits on one endpoint, made if there are none.
     pub(super) fn limits_on(&mut self, plan: &PoolPlan, endpoint: EndpointId) -> &mut LimitStates {
         let position = usize::from(endpoint.0);

@@ -2,6 +2,7 @@
 
 use super::route::{KeySeat, Route};
 use super::{Choice, EndpointId, Pool, Standing};
+use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
 use crate::engine::limit;
@@ -56,8 +57,8 @@ impl<W> Scheduler<W> {
             Whose::New(_) => None,
         };
         let costs = whose.costs(requests, queues);
-        let seat = keys[queues[queue].key].seat.as_deref_mut();
-        pool.choose(plan.pooled(), days, now, (route, seat), costs)
+        let key = &mut keys[queues[queue].key];
+        pool.choose(plan.pooled(), days, now, (route, key.seat.as_deref_mut(), Some(key.tag)), costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
@@ -68,7 +69,7 @@ impl<W> Scheduler<W> {
         let request = &mut requests[index];
         let costs = request.costs.get();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route.as_deref(), key.seat.as_deref_mut());
+        let places = (request.route.as_deref(), key.seat.as_deref_mut(), Some(key.tag));
         let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
             unreachable!("the pool had room at this very instant");
         };
@@ -78,12 +79,8 @@ impl<W> Scheduler<W> {
         let route = request.route.get_or_insert_default();
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
-        if plan.sticky || !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
-            let seat = key.seat.get_or_insert_with(|| Box::new(KeySeat::new()));
-            seat.limits_on(plan, id);
-            if plan.sticky {
-                seat.sticks_to = Some(id);
-            }
+        if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
+            key.seat.get_or_insert_default().limits_on(plan, id);
         }
     }
 
@@ -145,14 +142,18 @@ impl<W> Scheduler<W> {
             return;
         }
         let mut waiting = std::mem::take(&mut pool.waiting);
-        for (index, generation) in waiting.drain(..) {
-            if !self.queues.contains(index, generation) {
+        waiting.retain(|(index, generation)| self.queues.contains(*index, *generation));
+        // Those with the latest turns first: each goes back to its place at once, before them.
+        waiting.sort_by_key(|(index, _)| std::cmp::Reverse(self.queues[*index].ticket));
+        for (index, _) in waiting.drain(..) {
+            if !self.queues[index].awaits_pool {
                 continue;
             }
-            self.queues[index].awaits_pool = false;
             match self.queues[index].state {
                 QueueState::Parked { .. } | QueueState::Blocked => self.redecide_one(index),
-                QueueState::Idle | QueueState::Ready | QueueState::Yielding => {}
+                QueueState::Idle | QueueState::Ready | QueueState::Yielding => {
+                    self.queues[index].awaits_pool = false;
+                }
             }
         }
         if let Some(pool) = &mut self.pool
@@ -178,27 +179,42 @@ impl<W> Scheduler<W> {
 
     /// Refuses who waits and has no endpoint to wait for. Costs a look at every request.
     pub(in crate::engine) fn refuse_without_endpoint(&mut self, now: Instant) {
-        let Some(pool) = &self.pool else { return };
-        let plan = self.plan.pooled();
-        let is_out = |id: EndpointId| {
-            let position = usize::from(id.0);
-            let standing = pool.endpoints[position].standing(&plan.endpoints[position], &plan.breaker, now);
-            matches!(standing, Standing::Open(_) | Standing::Gone)
-        };
-        let out: Vec<bool> = (0..).map(EndpointId).take(pool.endpoints.len()).map(is_out).collect();
-        let has_none = |among: &[EndpointId]| match among {
-            [] => out.iter().all(|out| *out),
-            some => some.iter().all(|id| out.get(usize::from(id.0)).is_none_or(|out| *out)),
-        };
+        if self.pool.is_none() {
+            return;
+        }
         let stranded = |index: &u32| {
-            let request = &self.requests[*index];
-            // Who is granted an endpoint that is no good learns of it when it claims.
-            matches!(request.stage, Stage::Queued { .. } | Stage::Asleep)
-                && has_none(request.route.as_ref().map_or(&[], |route| &route.among))
+            // Who is granted an endpoint that is no good learns of it when it claims, and who stepped out when it is back.
+            matches!(self.requests[*index].stage, Stage::Queued { .. } | Stage::Asleep) && self.is_stranded(now, *index)
         };
         let stranded: Vec<u32> = self.requests.indices().filter(stranded).collect();
         for index in stranded {
-            self.refuse(now, index, crate::engine::answer::Why::NoEndpoint);
+            self.refuse(now, index, Why::NoEndpoint);
+        }
+    }
+
+    /// Refuses a request in line that has no endpoint to wait for.
+    pub(in crate::engine) fn refuse_if_stranded(&mut self, now: Instant, index: u32) -> bool {
+        let stranded = self.pool.is_some() && self.is_stranded(now, index);
+        if stranded {
+            self.refuse(now, index, Why::NoEndpoint);
+        }
+        stranded
+    }
+
+    /// Whether no endpoint that a request may use can be used.
+    fn is_stranded(&self, now: Instant, index: u32) -> bool {
+        let Some(pool) = &self.pool else { return false };
+        let plan = self.plan.pooled();
+        let is_out = |id: EndpointId| {
+            let position = usize::from(id.0);
+            pool.endpoints.get(position).is_none_or(|endpoint| {
+                let standing = endpoint.standing(&plan.endpoints[position], &plan.breaker, now);
+                matches!(standing, Standing::Open(_) | Standing::Gone)
+            })
+        };
+        match self.requests[index].route.as_ref().map_or(&[][..], |route| &route.among) {
+            [] => (0..).map(EndpointId).take(pool.endpoints.len()).all(is_out),
+            some => some.iter().copied().all(is_out),
         }
     }
 
@@ -261,8 +277,7 @@ impl<W> Scheduler<W> {
         let Some(mut from) = from else { return };
         let Self { plan, keys, .. } = self;
         let Some(plan) = &plan.pool else { return };
-        let seat = keys[into].seat.get_or_insert_with(|| Box::new(KeySeat::new()));
-        seat.sticks_to = seat.sticks_to.or(from.sticks_to);
+        let seat = keys[into].seat.get_or_insert_default();
         for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
             seat.limits_on(plan, id).merge(now, &limits);
         }

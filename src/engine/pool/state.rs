@@ -135,8 +135,10 @@ impl<W> Scheduler<W> {
     /// used, and not before the instant, if there is one.
     pub(in crate::engine) fn next_endpoint(&mut self, now: Instant, key: Option<u32>) -> Result<Ask, Option<Instant>> {
         let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
-        let seat = key.and_then(|key| keys[key].seat.as_deref_mut());
-        match pool.choose(plan.pooled(), days, now, (None, seat), Costs::ONE) {
+        let mut key = key.map(|key| &mut keys[key]);
+        let tag = key.as_ref().map(|key| key.tag);
+        let seat = key.as_mut().and_then(|key| key.seat.as_deref_mut());
+        match pool.choose(plan.pooled(), days, now, (None, seat, tag), Costs::ONE) {
             Choice::Take(_) => Ok(Ask::Room),
             Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
             Choice::Wait { at: Some(at), on_event: false } => Ok(Ask::At(at)),
