@@ -50,6 +50,8 @@ mod error;
 pub mod guide;
 pub mod headers;
 mod key;
+#[cfg(any(feature = "reqwest", feature = "tower"))]
+pub mod middleware;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
@@ -66,14 +68,15 @@ pub use engine::{
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    BreakerRules, CheckedRule, CountFrom, EndpointRules, Finding, FindingCode, Findings, Lane, NamedLimit, PoolRules,
-    Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
+    BreakerRules, CheckedRule, CountFrom, EndpointRules, Finding, FindingCode, Findings, Lane, NamedLimit, Observe,
+    PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
     Acquire, Attempt, Balancer, BreakerSnapshot, Builder, Ended, Endpoint, EndpointReport, EndpointSnapshot,
-    EndpointStanding, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitReport, Permit, Pool, PooledAttempt,
-    PooledRequest, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
+    EndpointStanding, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitDifference, LimitReport, Permit,
+    Pool, PooledAttempt, PooledRequest, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target,
+    Ticket,
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};

@@ -44,7 +44,7 @@ async fn fr_074_nothing_starts_at_9_500_invalid_attempts_in_600_seconds() {
     assert_eq!(events.try_next(), Some(Event::BanAhead { level: 9_500, period: ms(600_000), until }));
     let waiting: Vec<_> = (0..10).map(|key| field.go("r", key, "next")).collect();
     field.at(599_999).await;
-    assert_eq!(field.starts("next"), [0; 0]);
+    assert!(field.starts("next").is_empty());
     field.all_ok(waiting).await;
     assert_eq!(field.starts("next"), [600_000; 10]);
     assert_eq!(events.try_next(), Some(Event::BanOver));

@@ -64,6 +64,13 @@ const FILES: &[(&str, &str)] = &[
     ),
     ("no rules", "[rules]"),
     (
+        "what the server says",
+        "[dialects.shop]\nscope = 'global'\n[rules.a]\nper_key = '1/1s'\nobserve = { dialects = 'auto', dialect = 'shpo', \
+         windows = { x = 'acount', y = 'overal', Y = 'none', z = 5 }, learn = '5/1s smooth' }\n\
+         [rules.b]\nobserve = { learn = '0/1s', windows = {} }\n[limits.account]\nper_key = '9/1s'\n\
+         [rules.c]\nunder = ['account']\nobserve = 'auto'",
+    ),
+    (
         "two meanings",
         "concurrency = 3\noverall = { limit = '30/1s', concurrency = 4 }\nper_key = { limit = '1/1s', count = 1, per = '1s' }\n\
          [rules.a]\nordered = true\nkey_concurrency = 2\n[rules.b]\nper_key = { concurrency = 1 }\nkey_concurrency = 1",

@@ -5,6 +5,7 @@
 //! on a machine with other work trust ratios before nanoseconds. No bar makes it fail: it depends on the machine.
 
 mod in_line;
+mod observed;
 mod reading;
 #[path = "../report/mod.rs"]
 mod report;
@@ -15,6 +16,7 @@ use report::Line;
 fn main() {
     let mut lines = unhindered::measure();
     lines.extend(in_line::measure());
+    lines.extend(observed::measure());
     lines.extend(reading::measure());
     if report::wants_json() {
         report::print_json(&lines);

@@ -15,7 +15,7 @@ use crate::report::Line;
 /// Too short to bind, and long enough for a window to remember several starts of a busy key.
 const RULES: &str = "per_key = '1/1ns'\noverall = '30/500ns'\n[rules]\nsend = '20/500ns'";
 
-const ROUNDS: usize = 15;
+pub(crate) const ROUNDS: usize = 15;
 const REQUESTS: usize = 100_000;
 
 /// What `run` may take of the time of three `check`s and of three `until_ready`s.
@@ -92,18 +92,18 @@ where
 }
 
 /// What one way costs per request: the least of all turns.
-struct Contestant {
+pub(crate) struct Contestant {
     name: &'static str,
-    nanos: f64,
+    pub(crate) nanos: f64,
     allocations: f64,
 }
 
 impl Contestant {
-    const fn new(name: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str) -> Self {
         Self { name, nanos: f64::INFINITY, allocations: f64::INFINITY }
     }
 
-    fn take_turn(&mut self, runtime: &Runtime, visits: &[usize], mut request: impl AsyncFnMut(usize)) {
+    pub(crate) fn take_turn(&mut self, runtime: &Runtime, visits: &[usize], mut request: impl AsyncFnMut(usize)) {
         let mut visit_all = || {
             runtime.block_on(async {
                 let began = Instant::now();
@@ -169,17 +169,17 @@ fn sizes() -> Vec<Line> {
     ]
 }
 
-fn handle() -> RuleHandle {
+pub(crate) fn handle() -> RuleHandle {
     let balancer = Balancer::new(RULES.parse::<Rules>().expect("sound rules"));
     balancer.rule("send").expect("a rule")
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
 /// Places of keys in an order that no cache foresees; each is visited, and equally often.
-fn visits(count: usize) -> Vec<usize> {
+pub(crate) fn visits(count: usize) -> Vec<usize> {
     // Steps of a size that has no divisor in common with the count, a power of ten.
     let step = (count * 61 / 100) | 1;
     let step = if step.is_multiple_of(5) { step + 2 } else { step };

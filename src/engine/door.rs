@@ -92,6 +92,7 @@ impl<W> Scheduler<W> {
             stage: Stage::Outside,
             started: false,
             route: self.route_among(entry),
+            is_read: false,
             waker: None,
         });
         self.keys[self.queues[queue].key].busy += 1;

@@ -82,6 +82,8 @@ pub struct LimitAnswer {
     pub charge: Charge,
     /// Whether there is room.
     pub room: Room,
+    /// How many the server leaves, if it said so: what is under way is taken off.
+    pub left_at_server: Option<u32>,
 }
 
 /// Whether a limit has room for a request.
@@ -221,19 +223,17 @@ impl<W> Scheduler<W> {
             hindrances.push(Hindrance::Paced(due));
         }
         let answers = &mut explained.limits;
-        for (position, spec) in numbers.iter().enumerate() {
-            let bound = LimitRef { limit: position, reserve: 0 };
-            answers.extend(answer(own, numbers, bound, days, now, costs).map(|room| told(spec, room)));
+        for limit in 0..numbers.len() {
+            let bound = LimitRef { limit, reserve: 0 };
+            answers.extend(answer(own, numbers, bound, days, now, costs));
         }
         let reserved =
             |bound: &LimitRef, waived| LimitRef { reserve: if waived { 0 } else { bound.reserve }, ..*bound };
         for bound in &plan_of_rule.key {
-            let room = answer(of_key, &plan.key_limits, reserved(bound, waived || owed), days, now, costs);
-            answers.extend(room.map(|room| told(&plan.key_limits[bound.limit], room)));
+            answers.extend(answer(of_key, &plan.key_limits, reserved(bound, waived || owed), days, now, costs));
         }
         for bound in &plan_of_rule.shared {
-            let room = answer(shared, &plan.shared_limits, reserved(bound, waived), days, now, costs);
-            answers.extend(room.map(|room| told(&plan.shared_limits[bound.limit], room)));
+            answers.extend(answer(shared, &plan.shared_limits, reserved(bound, waived), days, now, costs));
         }
     }
 
@@ -300,18 +300,17 @@ fn answer(
     days: &Days,
     now: Instant,
     costs: Costs<'_>,
-) -> Option<Room> {
-    if costs.of(specs[bound.limit].charge) == 0 {
+) -> Option<LimitAnswer> {
+    let LimitSpec { origin, kind, charge } = &specs[bound.limit];
+    if costs.of(*charge) == 0 {
         return None;
     }
-    Some(match states.ask_refs(specs, std::slice::from_ref(&bound), days, now, costs, false) {
+    let room = match states.ask_refs(specs, std::slice::from_ref(&bound), days, now, costs, false) {
         Ask::Room => Room::Now,
         Ask::At(at) => Room::At(at),
         Ask::Unclaimed(at) => Room::Unclaimed(at),
         Ask::Busy => Room::WhenOneEnds,
-    })
-}
-
-fn told(spec: &LimitSpec, room: Room) -> LimitAnswer {
-    LimitAnswer { origin: spec.origin.clone(), kind: spec.kind, charge: spec.charge, room }
+    };
+    let left_at_server = states.as_mut_slice()[bound.limit].left_at_server(now);
+    Some(LimitAnswer { origin: origin.clone(), kind: *kind, charge: *charge, room, left_at_server })
 }

@@ -2,6 +2,7 @@
 //! so many of them ended of late that the next ones could be the last.
 
 use super::limit::{Ask, Window, WindowSpec};
+use super::observe::Difference;
 use super::plan::{Anchor, BanGuard};
 use super::pool::EndpointId;
 use super::queue::Stage;
@@ -10,7 +11,7 @@ use super::slab::NIL;
 use super::time::{Instant, Nanos};
 
 /// What the machine has to tell its owner of its own accord.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// So many attempts were invalid that nothing starts before `until`.
     BanAhead {
@@ -45,6 +46,8 @@ pub enum Notice {
         /// The endpoint.
         endpoint: EndpointId,
     },
+    /// The server has another number for a limit than the rules, or another one than before.
+    LimitDiffers(Box<Difference>),
 }
 
 /// Invalid attempts of late, and what follows from them.

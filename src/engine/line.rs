@@ -77,6 +77,7 @@ impl<W> Scheduler<W> {
             stage: Stage::Asleep,
             started: false,
             route: self.route_among(entry),
+            is_read: false,
             waker: None,
         });
         let id = RequestId { index, generation };
@@ -213,6 +214,7 @@ impl<W> Scheduler<W> {
             stage: Stage::Running,
             started: true,
             route: None,
+            is_read: false,
             waker: None,
         });
         self.seat(now, index);
@@ -252,6 +254,7 @@ impl<W> Scheduler<W> {
         let request = &mut self.requests[id.index];
         request.stage = Stage::Running;
         request.started = true;
+        request.is_read = false;
         request.since = now;
         self.last_start = now;
         self.note_running(id.index);
@@ -275,8 +278,12 @@ impl<W> Scheduler<W> {
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.drop_deadline(index);
-        self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
+        let is_read = self.requests[index].is_read;
+        self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
         self.unseat(now, index);
+        if !is_read {
+            self.unlearn(now, queue);
+        }
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
@@ -443,10 +450,14 @@ impl<W> Scheduler<W> {
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
         for index in requests.indices().filter(|&index| requests[index].queue == queue) {
-            let Request { stage, costs, .. } = &requests[index];
-            limits.for_all(own, days, costs.get(), |spec, state, cost| {
+            let request = &requests[index];
+            let (stage, is_awaited) = (request.stage, request.is_awaited());
+            limits.for_all(own, days, request.costs.get(), |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
+                }
+                if is_awaited {
+                    state.expect(cost);
                 }
             });
         }
@@ -456,10 +467,14 @@ impl<W> Scheduler<W> {
     pub(super) fn owe_all(&mut self) {
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
-            let stage = self.requests[index].stage;
+            let request = &self.requests[index];
+            let (stage, is_awaited) = (request.stage, request.is_awaited());
             self.each_limit(index, |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
+                }
+                if is_awaited {
+                    state.expect(cost);
                 }
             });
         }

@@ -131,24 +131,25 @@ impl<W> Scheduler<W> {
         let fresh = self.days.of(now, &self.plan.zones);
         let before = std::mem::replace(&mut self.days, fresh);
         let Self { plan, keys, queues, shared, clocks, days, .. } = self;
-        shared.change_to((&old.shared_limits, &before), (&plan.shared_limits, days));
+        shared.change_to(now, (&old.shared_limits, &before), (&plan.shared_limits, days));
         *clocks = vec![PaceClock::default(); plan.shared_clocks].into();
         let indices: Vec<u32> = keys.indices().collect();
         for index in indices {
             let key = &mut keys[index];
-            key.limits.change_to((&old.key_limits, &before), (&plan.key_limits, days));
+            key.limits.change_to(now, (&old.key_limits, &before), (&plan.key_limits, days));
             key.clocks = vec![PaceClock::default(); plan.key_clocks].into();
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
-            let Queue { rule, numbers, limits, .. } = &mut queues[index];
+            let Queue { rule, numbers, limits, learnt_until, .. } = &mut queues[index];
+            *learnt_until = Instant::ZERO;
             let rule = usize::from(*rule);
             // A key's numbers may name zones by position, too: they go with the plan they were made for.
             let was = Queue::own(numbers, &old.rules[rule]).to_vec();
             *numbers = None;
-            limits.change_to((&was, &before), (&plan.rules[rule].own, days));
+            limits.change_to(now, (&was, &before), (&plan.rules[rule].own, days));
         }
-        self.change_pool(old, &before);
+        self.change_pool(now, old, &before);
     }
 
     /// Sorts the queues into the lanes of the present plan, those that are ready in the order of their turns.

@@ -17,9 +17,11 @@ mod guard;
 mod health;
 mod hold;
 mod lane;
+mod learn;
 mod limit;
 mod line;
 mod live;
+mod observe;
 mod overdue;
 mod owed;
 mod pause;
@@ -45,9 +47,10 @@ pub use guard::Notice;
 pub use health::Health;
 pub use hold::{Held, HoldCause};
 pub use limit::Past;
+pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
-    Anchor, BanGuard, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId,
-    RulePlan,
+    Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,
+    PaceRef, Plan, RuleId, RulePlan,
 };
 pub use pool::{
     Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,

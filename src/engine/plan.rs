@@ -99,6 +99,44 @@ pub struct RulePlan {
     pub removed: bool,
     /// What a failure costs and how long it waits.
     pub retry: RetryPolicy,
+    /// Which limits the server's windows narrow. Those that are not listed narrow what is most like them.
+    pub observe: Box<[ObserveRef]>,
+    /// Whether its own limits go by the server's numbers, and up to which.
+    pub learn: Option<Learn>,
+}
+
+/// Which limit one of the server's windows narrows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObserveRef {
+    /// The window's name, in whatever case.
+    pub window: Arc<str>,
+    /// The limit.
+    pub narrows: Narrows,
+}
+
+/// The limits among which a server's window narrows the one that is most like it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Narrows {
+    /// None: the window is ignored.
+    Nothing,
+    /// Those of a key: the rule's own `per_key`, and the file's that it is under.
+    PerKey,
+    /// Those of all keys together: the rule's own `overall`, its lane's, and the file's that it is under.
+    Overall,
+    /// Those of a named limit that the rule is under.
+    Named(Arc<str>),
+}
+
+/// The most that a rule takes over from the server: `count` in `period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learn {
+    /// At most so many.
+    pub count: u32,
+    /// In so long.
+    pub period: Nanos,
+    /// What a window is stretched by.
+    pub margin: Nanos,
 }
 
 /// One lane: all queues of one priority.

@@ -30,7 +30,16 @@ pub(super) struct Request<W> {
     pub(super) started: bool,
     /// Its endpoint, and what it knows of endpoints; nothing where there is no pool.
     pub(super) route: Option<Box<Route>>,
+    /// Whether the response to the running attempt was read.
+    pub(super) is_read: bool,
     pub(super) waker: Option<W>,
+}
+
+impl<W> Request<W> {
+    /// Whether it is granted or runs, and has no response yet.
+    pub(super) const fn is_awaited(&self) -> bool {
+        self.stage.is_outstanding(!self.is_read)
+    }
 }
 
 /// Where a request stands.
@@ -214,6 +223,8 @@ pub(super) struct Queue {
     pub(super) limits: LimitStates,
     /// The key's own numbers, where it has other ones than its rule.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
+    /// Until when these are the server's, if they are.
+    pub(super) learnt_until: Instant,
 }
 
 /// Where a queue stands.
@@ -253,6 +264,7 @@ impl Queue {
             awaits_pool: false,
             limits: LimitStates::new(&plan.own),
             numbers: None,
+            learnt_until: Instant::ZERO,
         }
     }
 

@@ -11,6 +11,7 @@ use super::guard::{Guard, Notice};
 use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
+use super::observe::Difference;
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::Pool;
 use super::queue::{KeyRecord, Queue, Request, Stage};
@@ -88,6 +89,7 @@ pub struct Scheduler<W> {
     pub(super) streaks: Streaks,
     pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
+    pub(super) differences: Vec<Difference>,
     pub(super) closed: bool,
     /// Nothing starts, whatever the rule.
     pub(super) paused: bool,
@@ -157,6 +159,7 @@ impl<W> Scheduler<W> {
             streaks: Streaks::default(),
             retries: plan.retry_budget,
             notices: Vec::new(),
+            differences: Vec::new(),
             begin,
             now: begin,
             closed: false,
@@ -398,7 +401,7 @@ impl<W> Scheduler<W> {
         }
         let request = &mut self.requests[id.index];
         let before = request.costs.set(charge, actual);
-        let (queue, at) = (request.queue, request.since);
+        let (queue, at, is_read) = (request.queue, request.since, request.is_read);
         let Self { plan, queues, keys, shared, days, .. } = self;
         let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
         let rule = &plan.rules[usize::from(*rule)];
@@ -406,17 +409,17 @@ impl<W> Scheduler<W> {
         for (spec, state) in
             Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
         {
-            state.settle(Spec::new(spec.kind, days), at, before, actual);
+            state.settle(Spec::new(spec.kind, days), at, before, actual, is_read);
         }
         let bound_key = rule.key.iter().map(|bound| bound.limit);
         for limit in bound_key.filter(|&limit| counts(&plan.key_limits[limit])) {
             let spec = Spec::new(plan.key_limits[limit].kind, days);
-            keys[*key].limits.as_mut_slice()[limit].settle(spec, at, before, actual);
+            keys[*key].limits.as_mut_slice()[limit].settle(spec, at, before, actual, is_read);
         }
         let bound_shared = rule.shared.iter().map(|bound| bound.limit);
         for limit in bound_shared.filter(|&limit| counts(&plan.shared_limits[limit])) {
             let spec = Spec::new(plan.shared_limits[limit].kind, days);
-            shared.as_mut_slice()[limit].settle(spec, at, before, actual);
+            shared.as_mut_slice()[limit].settle(spec, at, before, actual, is_read);
         }
         let key = *key;
         self.settle_endpoint(id.index, charge, before, actual);
@@ -435,14 +438,8 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
-        let plan = &self.plan.rules[usize::from(rule.0)];
-        let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
-        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
-        *old = numbers;
-        self.count_outstanding(queue);
-        if self.queues[queue].in_line > 0 {
-            self.refuse_unfit(now);
-        }
+        self.queues[queue].learnt_until = Instant::ZERO;
+        self.renumber(now, queue, numbers);
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;
@@ -499,7 +496,8 @@ impl<W> Scheduler<W> {
     /// Whether a key has its own numbers under a rule. False for a stale key.
     #[must_use]
     pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
-        self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| self.queues[queue].numbers.is_some())
+        let own = |queue: &Queue| queue.numbers.is_some() && queue.learnt_until == Instant::ZERO;
+        self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| own(&self.queues[queue]))
     }
 
     /// The key that a request belongs to now: that of another key's record, if the two became one.

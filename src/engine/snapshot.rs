@@ -3,6 +3,7 @@
 use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
+use super::observe::Difference;
 use super::plan::{LimitSpec, RuleId};
 use super::pool::EndpointSnapshot;
 use super::queue::{Queue, Request};
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub rules: Vec<RuleSnapshot>,
     /// Per endpoint, in the order of the plan.
     pub endpoints: Vec<EndpointSnapshot>,
+    /// Limits that the server has other numbers for than the rules, in the order in which that was first seen.
+    pub differences: Vec<Difference>,
 }
 
 /// One lane.
@@ -90,6 +93,7 @@ impl<W> Scheduler<W> {
             lanes: lanes.collect(),
             rules: rules.collect(),
             endpoints: self.endpoints(now),
+            differences: self.differences.clone(),
         }
     }
 

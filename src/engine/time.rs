@@ -98,6 +98,12 @@ impl Nanos {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// What is left of the span without `other`, at least nothing.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// `times` such spans, at most [`Nanos::MAX`].
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {

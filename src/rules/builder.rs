@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::check;
 use super::finding::{Findings, Place};
 use super::model::{Pace, Rules, Share};
+use super::observe::Observe;
 use super::pool::PoolRules;
 use super::quota::{CountFrom, Quota};
 use super::retry::Retry;
@@ -257,6 +258,7 @@ pub struct Rule {
     pub(super) attempt_timeout: Option<At<Option<Nanos>>>,
     pub(super) paused: bool,
     pub(super) retry: Retry,
+    pub(super) observe: Observe,
 }
 
 impl Rule {

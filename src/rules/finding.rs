@@ -69,7 +69,7 @@ codes! {
     DuplicateName = "duplicate-name", Error, "one name for two things, or twice in one list";
     UnknownLimit = "unknown-limit", Error, "`under` names a limit that the file does not have";
     UnknownRule = "unknown-rule", Error, "`keys` or `default_rule` names a rule that the file does not have";
-    UnknownDialect = "unknown-dialect", Error, "`like` names a dialect that does not come with the crate";
+    UnknownDialect = "unknown-dialect", Error, "a name that is no dialect's";
     UnknownUnit = "unknown-unit", Error, "a unit that `units` does not declare";
     UnknownZone = "unknown-zone", Error, "a time zone that does not exist";
     InvalidLane = "invalid-lane", Error, "a lane whose name is not the number of a priority";

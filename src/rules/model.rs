@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::builder::RulesBuilder;
 use super::compile;
 use super::finding::{Finding, FindingCode, Findings};
+use super::observe::CheckedObserve;
 use super::own::{KeyQuotas, OwnNumbers};
 use super::pool::CheckedPool;
 use super::quota::{CountFrom, Quota};
@@ -111,6 +112,7 @@ pub struct CheckedRule {
     pub(super) attempt_timeout: Option<Nanos>,
     pub(super) paused: bool,
     pub(super) retry: RetryPolicy,
+    pub(super) observe: CheckedObserve,
 }
 
 /// The outer limits that bind a rule.

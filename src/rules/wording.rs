@@ -87,6 +87,12 @@ pub(super) fn unknown_dialect(name: &str) -> Finding {
     Finding::new(FindingCode::UnknownDialect, quote(name), allowed).did_you_mean(nearest(name, known()))
 }
 
+pub(super) fn unknown_dialect_of_rule<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Finding {
+    let nearest = nearest(name, own.chain(Dialect::all().map(|dialect| dialect.name())));
+    let allowed = "`auto`, another dialect that comes with the crate, or one of `dialects`";
+    Finding::new(FindingCode::UnknownDialect, quote(name), allowed).did_you_mean(nearest)
+}
+
 pub(super) fn no_status(found: u32) -> Finding {
     out_of_range(&found.to_string(), "statuses from 100 to 599")
 }

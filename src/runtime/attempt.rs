@@ -117,6 +117,108 @@ impl Attempt {
         self.shared.settle(self.id, unit, actual)
     }
 
+    /// Takes in what the response says of the server's own counters, before anything else starts.
+    ///
+    /// It only ever narrows: until its reset, each window of the server's lets no more start than it has left, less what
+    /// is under way and what ended without a word about it. Which limit that narrows says
+    /// [`Rule::observe`](crate::Rule::observe). A refusal is not taken for one: [`check`](Self::check) does both. Once the
+    /// attempt has ended it changes nothing. It never fails.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::{Duration, SystemTime};
+    /// use request_balancer::headers::{self, Dialect};
+    /// use request_balancer::{Balancer, Failure, NextStart, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nread = '10/60s'".parse::<Rules>()?);
+    /// let fields = [("RateLimit-Remaining", "0"), ("RateLimit-Reset", "30")];
+    /// balancer
+    ///     .run("read", 42, async |attempt| {
+    ///         attempt.observe(&headers::read(200, fields, None, SystemTime::now(), Dialect::auto()));
+    ///         Ok::<_, Failure<()>>(())
+    ///     })
+    ///     .await
+    ///     .unwrap();
+    /// assert_eq!(balancer.next_start("read", 42)?, NextStart::After(Duration::from_secs(30)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "headers")]
+    pub fn observe(&self, observation: &crate::headers::Observation) {
+        self.shared.observe(self.id, observation);
+    }
+
+    /// Reads a response in the dialect of the attempt's rule and [takes in](Self::observe) what it says of the server's
+    /// counters. A refusal because of too many is a failure that puts the request back in line, for as long as the server
+    /// says and with the scope that it names held; a wait that goes with another error is, too.
+    ///
+    /// Anything else is `Ok`, other errors included, and a refusal that the server says no wait will help against.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Failure, Rules};
+    /// use tokio::time::Instant;
+    ///
+    /// let balancer = Balancer::new("[rules]\nread = '10/60s'".parse::<Rules>()?);
+    /// let began = Instant::now();
+    /// let answer = balancer
+    ///     .run("read", 42, async |attempt| {
+    ///         if attempt.number() == 1 {
+    ///             attempt.check(429, [("Retry-After", "30")], None)?;
+    ///         }
+    ///         attempt.check(200, [("RateLimit-Remaining", "9")], None)?;
+    ///         Ok::<_, Failure<()>>("answer")
+    ///     })
+    ///     .await;
+    /// assert_eq!((answer, began.elapsed()), (Ok("answer"), Duration::from_secs(30)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The failure that the attempt is to return.
+    #[cfg(feature = "headers")]
+    pub fn check<'h, N, V, E>(
+        &self,
+        status: u16,
+        fields: impl IntoIterator<Item = (&'h N, &'h V)>,
+        body: Option<&[u8]>,
+    ) -> Result<(), Failure<E>>
+    where
+        N: AsRef<[u8]> + ?Sized + 'h,
+        V: AsRef<[u8]> + ?Sized + 'h,
+    {
+        self.shared.check(self.id, self.rule, status, fields, body)
+    }
+
+    /// The same for what was read of a response before, with its status.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the attempt is to return.
+    #[cfg(feature = "headers")]
+    pub fn check_observation<E>(
+        &self,
+        status: u16,
+        observation: &crate::headers::Observation,
+    ) -> Result<(), Failure<E>> {
+        self.shared.check_observation(self.id, status, observation)
+    }
+
+    /// The same for a response of the `http` crate, whose body is not touched.
+    ///
+    /// # Errors
+    ///
+    /// The failure that the attempt is to return.
+    #[cfg(feature = "http")]
+    pub fn check_response<B, E>(&self, response: &http::Response<B>) -> Result<(), Failure<E>> {
+        self.check(response.status().as_u16(), response.headers(), None)
+    }
+
     /// The failure that puts the request back in line, with nothing of its scope starting before `after` is over.
     ///
     /// `None`: the server did not say how long; the policy's `bare_wait` is used, doubled each time, and the attempt

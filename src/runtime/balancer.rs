@@ -196,6 +196,39 @@ impl Balancer {
         Ok(())
     }
 
+    /// Takes in what the server says of its counters by other ways than the response to a request, such as a call that
+    /// asks for them: as of now, for the limits of the target. A refusal with a wait holds the target.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use request_balancer::headers::{self, Dialect};
+    /// use request_balancer::{Balancer, NextStart, Rules, Target};
+    ///
+    /// let balancer = Balancer::new("overall = '5000/1h'".parse::<Rules>()?);
+    /// let fields = [("X-RateLimit-Limit", "5000"), ("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "900")];
+    /// let observation = headers::read(200, fields, None, SystemTime::now(), Dialect::auto());
+    /// balancer.observe(Target::overall(), &observation)?;
+    /// assert!(matches!(balancer.next_start("default", 1)?, NextStart::After(_)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    #[cfg(feature = "headers")]
+    pub fn observe(&self, target: Target, observation: &crate::headers::Observation) -> Result<(), Refused> {
+        let (scope, rule, key) = target.parts();
+        let news = Cell::new(None);
+        let live = self.shared.live.load_full();
+        self.aim(&target, |state, now, target| {
+            let (known, held) = super::observe::observe_target(state, now, &live, target, observation);
+            news.set(held);
+            known
+        })?;
+        self.shared.tell_hold(news.take(), scope, || (rule, key));
+        Ok(())
+    }
+
     /// Ends the target's hold.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant as TokioInstant;
 
+use super::observe::LimitDifference;
 use super::shared::{Shared, State};
 use super::{meters, watch};
 use crate::engine::{self, HoldCause, Instant, Nanos, Notice, Scope};
@@ -120,6 +121,8 @@ pub enum Event {
     },
     /// The invalid attempts of late are below the level of `ban_guard` again.
     BanOver,
+    /// The server has another number for a limit than the rules, seen for the first time.
+    LimitDiffers(LimitDifference),
     /// The receiver was too slow: so many events are lost to it.
     Missed {
         /// How many.
@@ -274,6 +277,7 @@ impl Event {
             Notice::BreakerClosed { endpoint } => Self::BreakerClosed { endpoint: state.endpoint_name(endpoint) },
             Notice::EndpointDisabled { endpoint } => Self::EndpointDisabled { endpoint: state.endpoint_name(endpoint) },
             Notice::EndpointEnabled { endpoint } => Self::EndpointEnabled { endpoint: state.endpoint_name(endpoint) },
+            Notice::LimitDiffers(difference) => Self::LimitDiffers(LimitDifference::from(&*difference)),
         }
     }
 }

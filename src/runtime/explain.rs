@@ -143,6 +143,8 @@ pub struct LimitReport {
     pub quota: String,
     /// When it has room, if nobody else comes first.
     pub room: NextStart,
+    /// How many the server leaves, if it said so and its window is not over; what is under way is taken off.
+    pub left_at_server: Option<u32>,
 }
 
 impl Shared {
@@ -263,7 +265,7 @@ impl fmt::Display for EndpointReport {
 
 impl LimitReport {
     fn new(live: &Live, now: Instant, answer: &LimitAnswer) -> Self {
-        let LimitAnswer { origin, kind, charge, room } = answer;
+        let LimitAnswer { origin, kind, charge, room, left_at_server } = answer;
         let room = NextStart::since(
             now,
             match *room {
@@ -272,7 +274,8 @@ impl LimitReport {
                 Room::WhenOneEnds => engine::NextStart::WhenOneEnds,
             },
         );
-        Self { name: name(origin, *kind), quota: quota(live, *kind, *charge), room }
+        let left_at_server = *left_at_server;
+        Self { name: name(origin, *kind), quota: quota(live, *kind, *charge), room, left_at_server }
     }
 }
 
@@ -343,13 +346,17 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for LimitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, quota, room } = self;
+        let Self { name, quota, room, left_at_server } = self;
         write!(f, "`{name}` {quota} has room")?;
         match room {
-            NextStart::Now => Ok(()),
-            NextStart::After(span) => write!(f, " in {span:?}"),
-            NextStart::WhenOneEnds => f.write_str(" when a running attempt ends"),
-            NextStart::Never => f.write_str(" never"),
+            NextStart::Now => {}
+            NextStart::After(span) => write!(f, " in {span:?}")?,
+            NextStart::WhenOneEnds => f.write_str(" when a running attempt ends")?,
+            NextStart::Never => f.write_str(" never")?,
+        }
+        match left_at_server {
+            Some(left) => write!(f, ", {left} left at the server"),
+            None => Ok(()),
         }
     }
 }
@@ -366,12 +373,20 @@ const fn scope(target: Target) -> Scope {
 }
 
 /// Where in the rules a limit stands.
+/// Where the rules say a quota.
+pub(super) fn name_of_quota(origin: &Origin) -> String {
+    words(origin, ("overall", "per_key"))
+}
+
 fn name(origin: &Origin, kind: LimitKind) -> String {
     let cap = match kind {
         LimitKind::Window { period, .. } => period.is_zero(),
         LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
     };
-    let (all, each) = if cap { ("concurrency", "key_concurrency") } else { ("overall", "per_key") };
+    words(origin, if cap { ("concurrency", "key_concurrency") } else { ("overall", "per_key") })
+}
+
+fn words(origin: &Origin, (all, each): (&str, &str)) -> String {
     match origin {
         Origin::Overall => all.to_owned(),
         Origin::PerKey => each.to_owned(),

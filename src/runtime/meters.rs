@@ -112,6 +112,7 @@ pub(super) fn count(event: &Event) {
         | Event::BreakerClosed { .. }
         | Event::EndpointDisabled { .. }
         | Event::EndpointEnabled { .. }
+        | Event::LimitDiffers(_)
         | Event::Missed { .. } => {}
     }
 }

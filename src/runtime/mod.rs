@@ -17,6 +17,7 @@ mod meters;
 #[path = "unmetered.rs"]
 mod meters;
 mod nesting;
+mod observe;
 mod permit;
 mod place;
 mod pool;
@@ -39,6 +40,7 @@ pub use balancer::{Balancer, Builder, RuleHandle};
 pub use closing::Ended;
 pub use event::{Event, Events};
 pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};
+pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
 pub use pool::{Pool, PooledAttempt, PooledRequest};
 pub use request::Request;

@@ -10,7 +10,7 @@ use super::attempt::Endpoint;
 use super::place::Place;
 use super::shared::Shared;
 use crate::engine::{FailureKind, Nanos};
-use crate::error::Refused;
+use crate::error::{Cause, EndpointFate, Failure, Refused};
 use crate::key::Key;
 
 /// A start that was granted and taken up: make the call, then drop the permit.
@@ -64,10 +64,72 @@ impl Permit {
         self.place.settle(unit, actual)
     }
 
+    /// Takes in what the response says of the server's own counters. As [`Attempt::observe`](crate::Attempt::observe).
+    #[cfg(feature = "headers")]
+    pub fn observe(&self, observation: &crate::headers::Observation) {
+        self.place.shared().observe(self.place.running(), observation);
+    }
+
+    /// Takes in what a response says, and makes a failure of a refusal: for [`fail`](Self::fail). As
+    /// [`Attempt::check`](crate::Attempt::check).
+    ///
+    /// # Errors
+    ///
+    /// The failure.
+    #[cfg(feature = "headers")]
+    pub fn check<'h, N, V, E>(
+        &self,
+        status: u16,
+        fields: impl IntoIterator<Item = (&'h N, &'h V)>,
+        body: Option<&[u8]>,
+    ) -> Result<(), Failure<E>>
+    where
+        N: AsRef<[u8]> + ?Sized + 'h,
+        V: AsRef<[u8]> + ?Sized + 'h,
+    {
+        self.place.shared().check(self.place.running(), self.place.rule(), status, fields, body)
+    }
+
     /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As
     /// [`Failure::invalid`](crate::Failure::invalid).
     pub const fn invalid(&mut self) {
         self.place.set_invalid();
+    }
+
+    /// The call failed: what follows is what the retry policy makes of that, as for an attempt that returns the failure.
+    /// Puts the same request back in line and waits for its next start.
+    ///
+    /// A permanent failure, and an error that came by `?`, end the attempt with [`Refused::RetryNotAllowed`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if no further attempt follows, if `max_wait` is over, or if the balancer was closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`retry`](Self::retry).
+    pub async fn fail<E>(mut self, failure: Failure<E>) -> Result<Self, Refused> {
+        let Failure { cause, hold, invalid, endpoint } = failure;
+        if invalid {
+            self.place.set_invalid();
+        }
+        if endpoint != EndpointFate::Stays && self.place.endpoint().is_some() {
+            self.place.turn_away(endpoint)?;
+            poll_fn(|context| self.place.poll_start(context)).await?;
+            return Ok(self);
+        }
+        let kind = match cause {
+            Cause::Unsaid(_) | Cause::Permanent(_) => {
+                self.place.finish("failed");
+                return Err(Refused::RetryNotAllowed);
+            }
+            Cause::Transient(_) => FailureKind::Transient,
+            Cause::Ambiguous(_) => FailureKind::Ambiguous,
+            Cause::Retry { after, last: _ } => FailureKind::Retry { after: after.map(Nanos::from) },
+        };
+        self.place.fail(kind, hold)?;
+        poll_fn(|context| self.place.poll_start(context)).await?;
+        Ok(self)
     }
 
     /// The server asked to come again later: puts the same request back in line, in its old place, and waits for its

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::observe::LimitDifference;
 use crate::engine::{self, BreakerState, Instant, Plan};
 
 /// The state of a balancer in numbers, as of one instant; spans count from it.
@@ -28,6 +29,9 @@ pub struct Snapshot {
     pub lanes: Vec<LaneSnapshot>,
     /// Per rule, in the order of the rules file.
     pub rules: Vec<RuleSnapshot>,
+    /// Limits that the server has other numbers for than the rules, in the order in which that was first seen; 64 at
+    /// most.
+    pub differences: Vec<LimitDifference>,
     /// Per endpoint of the pool, in order; empty if there is none.
     pub endpoints: Vec<EndpointSnapshot>,
 }
@@ -119,7 +123,8 @@ pub struct KeySnapshot {
 
 impl Snapshot {
     pub(super) fn new(plan: &Plan, now: Instant, snapshot: engine::Snapshot) -> Self {
-        let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, endpoints } = snapshot;
+        let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, endpoints, differences } =
+            snapshot;
         let lanes = plan.lanes.iter().zip(lanes).map(|(plan, lane)| {
             let engine::LaneSnapshot { waiting, in_flight, bypassed } = lane;
             LaneSnapshot { name: plan.name.to_string(), priority: plan.priority, waiting, in_flight, bypassed }
@@ -136,6 +141,7 @@ impl Snapshot {
             next_wake: span(now, next_wake),
             lanes: lanes.collect(),
             rules: rules.collect(),
+            differences: differences.iter().map(LimitDifference::from).collect(),
             endpoints: endpoints.into_iter().map(|endpoint| EndpointSnapshot::new(now, &endpoint)).collect(),
         }
     }

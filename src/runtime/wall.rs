@@ -10,6 +10,12 @@ pub(super) fn now() -> i128 {
     unix(SystemTime::now())
 }
 
+/// What it shows: moments in responses that carry no date of their own are counted from it.
+#[cfg(feature = "headers")]
+pub(super) fn clock() -> SystemTime {
+    SystemTime::now()
+}
+
 /// A time on the wall in nanoseconds since 1970 in UTC; negative before it.
 pub(super) fn unix(wall: SystemTime) -> i128 {
     let nanos = |span: Duration| i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);

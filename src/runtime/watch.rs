@@ -6,6 +6,7 @@ use tracing::{Level, Span, debug, debug_span, enabled, span_enabled, trace, warn
 
 use super::event::Event;
 use super::live::Live;
+use super::observe::LimitDifference;
 use crate::engine::{FailureKind, RuleId};
 use crate::error::Refused;
 use crate::key::Key;
@@ -127,6 +128,10 @@ pub(super) fn log(event: &Event) {
             warn!(target: "request_balancer", endpoint = &**endpoint, "endpoint enabled");
         }
         Event::BanOver => warn!(target: "request_balancer", "ban over"),
+        Event::LimitDiffers(difference) => {
+            let LimitDifference { limit, window, configured, reported, .. } = difference;
+            warn!(target: "request_balancer", limit, window, configured, reported, "the server has another limit");
+        }
         // Told as refused, and never sent.
         Event::RetryGaveUp { .. } | Event::Missed { .. } => {}
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use request_balancer::Rules;
 
 /// Pieces of rules files, so that random bytes get past the first line.
-const WORDS: [&str; 96] = [
+const WORDS: [&str; 99] = [
     "overall",
     "per_key",
     "concurrency",
@@ -24,6 +24,9 @@ const WORDS: [&str; 96] = [
     "attempt_timeout",
     "paused",
     "retry",
+    "observe",
+    "windows",
+    "learn",
     "share",
     "pace",
     "name",

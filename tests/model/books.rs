@@ -6,6 +6,7 @@ use request_balancer::engine::{NextStart, RequestId, Why};
 
 use super::history::{Entry, Target};
 use super::limits::{Attempt, Limit};
+use super::server::{Done, Word};
 use super::shares::Shares;
 use super::spec::Spec;
 
@@ -95,6 +96,10 @@ pub(crate) struct Books {
     pub(crate) ends: u64,
     /// When a key was last used.
     pub(crate) key_used: BTreeMap<u64, u64>,
+    /// What the server said, in that order.
+    pub(crate) words_said: Vec<Word>,
+    /// Counts responses and ends.
+    pub(crate) order: u64,
 }
 
 impl Books {
@@ -116,6 +121,8 @@ impl Books {
             loosened: 0,
             ends: 0,
             key_used: BTreeMap::new(),
+            words_said: Vec::new(),
+            order: 0,
             spec: spec.clone(),
         }
     }
@@ -207,9 +214,23 @@ impl Books {
             }
             let free =
                 |cost| limit.used(&self.attempts, key, self.now) + outstanding + limit.takes(cost) <= limit.count;
-            if !free(cost) {
-                let opens = limit.fits_at(&self.attempts, key, self.now, outstanding, cost);
-                obstacles.push(Obstacle::Full { limit: position, opens, fits_one: free(1) });
+            // What may have been granted is this one, and awaited, too.
+            let own = if request.stage == Stage::Granted || (perhaps && request.stage == Stage::Perhaps) {
+                limit.takes(cost) as i64
+            } else {
+                0
+            };
+            let server = self.left_by_server(position, key, perhaps);
+            let left = |cost| server.is_none_or(|(left, _)| limit.takes(cost) as i64 <= left + own);
+            if !free(cost) || !left(cost) {
+                let opens = if free(cost) {
+                    Some(self.now)
+                } else {
+                    limit.fits_at(&self.attempts, key, self.now, outstanding, cost)
+                };
+                let until = server.filter(|_| !left(cost)).map_or(0, |(_, until)| until);
+                let opens = opens.map(|opens| opens.max(until));
+                obstacles.push(Obstacle::Full { limit: position, opens, fits_one: free(1) && left(1) });
             }
         }
         obstacles
@@ -369,7 +390,7 @@ impl Books {
             self.as_foretold(number)?;
         }
         let attempt = self.attempts.len();
-        self.attempts.push(Attempt { rule, key, cost, start: self.now, end: None });
+        self.attempts.push(Attempt { rule, key, cost, start: self.now, end: None, done: None });
         let now = self.now;
         let request = &mut self.requests[number];
         request.stage = Stage::Running(attempt);
@@ -399,7 +420,8 @@ impl Books {
         let right = match foretold {
             NextStart::Now => true,
             NextStart::At(at) => self.now >= at.as_nanos(),
-            NextStart::WhenOneEnds => self.ends > ends,
+            // Or the server's window begins anew.
+            NextStart::WhenOneEnds => self.ends > ends || !self.words_said.is_empty(),
             NextStart::Never => false,
         };
         if right { Ok(()) } else { Err(format!("#{number} started before it was foretold: {foretold:?}")) }
@@ -409,6 +431,9 @@ impl Books {
     pub(crate) fn ended(&mut self, number: usize) {
         if let Stage::Running(attempt) = self.requests[number].stage {
             self.attempts[attempt].end = Some(self.now);
+            self.order += 1;
+            let done = Done { at: self.now, order: self.order, told: None };
+            self.attempts[attempt].done.get_or_insert(done);
             self.ends += 1;
         }
         self.requests[number].ends_at = None;

@@ -27,6 +27,8 @@ pub(crate) struct Flavour {
     pub(crate) odd_nanos: bool,
     /// Many requests at a time.
     pub(crate) bursts: bool,
+    /// The server says what it has left.
+    pub(crate) answers: bool,
 }
 
 impl Flavour {
@@ -47,6 +49,7 @@ impl Flavour {
             stalls: random.once_in(4),
             odd_nanos: random.once_in(4),
             bursts: random.once_in(8),
+            answers: false,
         }
     }
 }
@@ -183,6 +186,14 @@ fn span(random: &mut Random, flavour: Flavour) -> u64 {
 
 fn operation(random: &mut Random, flavour: Flavour, spec: &Spec, labels: &mut u32, ops: &mut Vec<Op>) {
     let label = |random: &mut Random| random.below(u64::from(*labels) + 1) as u32;
+    if flavour.answers && random.once_in(5) {
+        ops.push(Op::Answer {
+            label: label(random),
+            limit: random.below(8) as usize,
+            left: random.pick(&[0, 0, 1, 1, 2, 3, 5, 60]),
+        });
+        return;
+    }
     let op = match random.below(if flavour.trouble { 40 } else { 24 }) {
         0..=4 => Op::Advance(span(random, flavour)),
         5 if flavour.stalls => Op::Stall(span(random, flavour)),

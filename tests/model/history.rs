@@ -26,6 +26,12 @@ pub(crate) enum Op {
     End(u32, Then),
     Hold(Target, u64),
     Release(Target),
+    /// The response to the running attempt of this request is read: so many are left of one of its limits.
+    Answer {
+        label: u32,
+        limit: usize,
+        left: u64,
+    },
     Pause(usize),
     Resume(usize),
     /// A turn that nothing asked for.
@@ -110,6 +116,7 @@ impl fmt::Display for Op {
             Self::End(label, then) => write!(f, "end #{label}, {then}"),
             Self::Hold(target, span) => write!(f, "hold {target:?} for {}", Span(*span)),
             Self::Release(target) => write!(f, "release {target:?}"),
+            Self::Answer { label, limit, left } => write!(f, "answer #{label}: {left} left of limit {limit}"),
             Self::Pause(rule) => write!(f, "pause r{rule}"),
             Self::Resume(rule) => write!(f, "resume r{rule}"),
             Self::Turn => f.write_str("turn"),

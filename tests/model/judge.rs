@@ -196,7 +196,7 @@ impl Books {
         if self.requests.iter().any(|request| request.entry.key == key && request.stage != Stage::Gone) {
             return None;
         }
-        let mut free = self.key_holds.get(&key).copied().unwrap_or(0);
+        let mut free = self.key_holds.get(&key).copied().unwrap_or(0).max(self.told_until(key));
         for (&(_, of), &hold) in &self.queue_holds {
             free = free.max(if of == key { hold } else { 0 });
         }

@@ -1,5 +1,6 @@
 //! The arithmetic of limits, the slow way: every question is answered from the list of all attempts.
 
+use super::server::Done;
 use super::spec::{Caps, Quota, Spec};
 
 /// One attempt, as it went.
@@ -10,6 +11,8 @@ pub(crate) struct Attempt {
     pub(crate) cost: u64,
     pub(crate) start: u64,
     pub(crate) end: Option<u64>,
+    /// When it was answered, or else ended.
+    pub(crate) done: Option<Done>,
 }
 
 /// One number of the rules file and whom it binds.

@@ -11,6 +11,7 @@ pub(crate) mod judge;
 pub(crate) mod limits;
 pub(crate) mod owner;
 pub(crate) mod random;
+pub(crate) mod server;
 pub(crate) mod shares;
 pub(crate) mod shrink;
 pub(crate) mod spec;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use request_balancer::engine::{
-    self, Claim, Enter, Instant, KeyId, Nanos, NextStart, Plan, RequestId, RuleId, Scheduler, Turned, Why,
+    self, Charge, Claim, Enter, Instant, KeyId, Nanos, NextStart, Plan, RequestId, RuleId, Scheduler, ServerReset,
+    ServerWindow, Turned, Why,
 };
 use request_balancer::{Rules, Start};
 
 use super::books::{Books, Request, Stage, Wrong};
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
 use super::limits::Kind;
+use super::server::GRID;
 use super::spec::{MS, Spec};
 
 /// Turns in one instant after which the machine is said to run in circles.
@@ -125,6 +127,11 @@ impl Owner {
                 self.scheduler.release(now, known);
                 self.books.release(*target);
                 self.settled()?;
+            }
+            Op::Answer { label, limit, left } => {
+                if let Some(number) = self.labels.get(label).copied() {
+                    self.answer(number, *limit, *left)?;
+                }
             }
             Op::Pause(rule) => {
                 self.scheduler.pause(rule_id(*rule));
@@ -576,6 +583,42 @@ impl Owner {
         }
         self.books.ended(number);
         self.answered(number);
+        self.settled()
+    }
+
+    /// Reads the response to a running attempt.
+    fn answer(&mut self, number: usize, limit: usize, left: u64) -> Result<(), Wrong> {
+        let request = &self.books.requests[number];
+        let (Stage::Running(attempt), rule, now) = (request.stage, request.entry.rule, self.books.now) else {
+            return Ok(());
+        };
+        let attempt = &self.books.attempts[attempt];
+        let reset = (attempt.start / GRID + 1) * GRID;
+        let bound: Vec<usize> = (0..self.books.limits.len())
+            .filter(|&limit| self.books.limits[limit].binds[rule] && self.books.limits[limit].kind != Kind::Running)
+            .collect();
+        // What was told of the window that is over by now is not told at all.
+        if bound.is_empty() || attempt.done.is_some() || request.aborted || reset <= now {
+            return Ok(());
+        }
+        let meant = bound[limit % bound.len()];
+        let window = ServerWindow {
+            name: "window",
+            charge: Charge::Requests,
+            side: None,
+            limit: u32::try_from(self.books.limits[meant].count).ok(),
+            left: u32::try_from(left).ok(),
+            per: match self.books.limits[meant].kind {
+                Kind::Starts(period) | Kind::Responses(period) => Some(Nanos::new(period)),
+                Kind::Running => None,
+            },
+            reset: Some(ServerReset { after: Nanos::new(reset - now), grain: Nanos::ZERO }),
+        };
+        if !self.scheduler.observe(at(now), request.id, [window]) {
+            return Err(format!("#{number} runs, and its response is not taken in"));
+        }
+        let narrowed = self.books.narrowed(meant, rule);
+        self.books.told(number, narrowed, left, reset);
         self.settled()
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::smooth;
-use super::{LimitState, Spec};
+use super::{Kind, LimitState, Spec};
 use crate::engine::plan::Anchor;
 use crate::engine::time::{Instant, Nanos};
 
@@ -81,8 +81,8 @@ impl Past {
 impl LimitState {
     /// What is worth keeping of the limit, if anything is: starts that count for more than a minute.
     pub(crate) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
-        match self {
-            Self::Window(window) => {
+        match &self.kind {
+            Kind::Window(window) => {
                 let spec = spec.window();
                 if spec.period <= SHORT {
                     return None;
@@ -96,11 +96,11 @@ impl LimitState {
                 }
                 (!starts.is_empty()).then_some(Past::Starts { period: spec.period, anchor: spec.anchor, starts })
             }
-            Self::Gcra(gcra) => {
+            Kind::Gcra(gcra) => {
                 let until = gcra.due().filter(|until| *until > now)?;
                 (longest_debt(spec.gcra()) > SHORT).then_some(Past::Owed { until })
             }
-            Self::Calendar(calendar) => {
+            Kind::Calendar(calendar) => {
                 let spec = spec.calendar();
                 let (latest, cost) = calendar.starts(spec).pop()?;
                 Some(Past::Today { zone: spec.zone_name().into(), latest, cost })
@@ -114,14 +114,14 @@ impl LimitState {
         let same = pasts.iter().find(|past| past.is_of(spec));
         let Some(past) = same.or_else(|| pasts.iter().max_by_key(|past| past.period())) else { return };
         let starts = past.starts(now);
-        match self {
-            Self::Window(window) => window.recall(spec.window(), starts),
-            Self::Gcra(gcra) => {
+        match &mut self.kind {
+            Kind::Window(window) => window.recall(spec.window(), starts),
+            Kind::Gcra(gcra) => {
                 let spec = spec.gcra();
                 let last = now.saturating_add(longest_debt(spec).max(max_hold));
                 gcra.recall(spec, now, past.owed().map(|until| until.min(last)), &starts);
             }
-            Self::Calendar(calendar) => calendar.recall(spec.calendar(), &starts),
+            Kind::Calendar(calendar) => calendar.recall(spec.calendar(), &starts),
         }
     }
 }

@@ -153,6 +153,19 @@ impl Gcra {
         }
     }
 
+    /// When everything is paid for, once other numbers go: a bucket that others fill lacks as many tokens as before.
+    pub(crate) fn due_under(&self, was: Spec, spec: super::Spec<'_>, now: Instant) -> Option<Instant> {
+        let due = self.due()?;
+        match (was.shape, spec) {
+            (Shape::Bucket, super::Spec::Gcra(Spec { interval, shape: Shape::Bucket, .. })) => {
+                let owed = u128::from(due.since(now).get()) * u128::from(interval.get());
+                let owed = owed.div_ceil(u128::from(was.interval.get().max(1)));
+                Some(now.saturating_add(Nanos::new(u64::try_from(owed).unwrap_or(u64::MAX))))
+            }
+            (Shape::Bucket | Shape::Spaced, _) => Some(due),
+        }
+    }
+
     /// When nothing is left of it. `None` while something is outstanding.
     pub(crate) fn free_at(&self) -> Option<Instant> {
         (self.outstanding == 0).then(|| self.word.due().unwrap_or(Instant::ZERO))

@@ -4,6 +4,7 @@ use super::calendar::{self, Days};
 use super::smooth::{self, Shape};
 use super::window;
 use crate::engine::plan::{Anchor, LimitKind};
+use crate::engine::time::Nanos;
 
 /// A limit's numbers, in the terms of what enforces it.
 #[derive(Clone, Copy, Debug)]
@@ -75,5 +76,15 @@ pub(crate) const fn counts_from_end(kind: LimitKind) -> bool {
     match kind {
         LimitKind::Window { anchor, .. } => matches!(anchor, Anchor::End),
         LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
+    }
+}
+
+/// How long it takes to use the most that fits at once and have it all again.
+pub(crate) const fn period(kind: LimitKind) -> Nanos {
+    match kind {
+        LimitKind::Window { period, .. } => period,
+        LimitKind::Calendar { .. } => Nanos::from_secs(86_400),
+        LimitKind::Spaced { interval, largest } => interval.saturating_mul(largest as u64),
+        LimitKind::Bucket { interval, burst } => interval.saturating_mul(burst as u64),
     }
 }

@@ -219,7 +219,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Goes over to the endpoints of the present plan.
-    pub(in crate::engine) fn change_pool(&mut self, old: &Plan, before: &limit::Days) {
+    pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &limit::Days) {
         let Self { plan, pool, requests, keys, days, .. } = self;
         match (&plan.pool, &old.pool) {
             (Some(new), Some(was)) => {
@@ -227,7 +227,7 @@ impl<W> Scheduler<W> {
                 for (position, plan) in new.endpoints.iter().enumerate() {
                     match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
                         (Some(endpoint), Some(was)) => {
-                            endpoint.limits.change_to((&was.limits, before), (&plan.limits, days));
+                            endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
                             // Whoever comes back comes back enabled.
                             endpoint.disabled &= !was.removed;
                         }
@@ -238,7 +238,7 @@ impl<W> Scheduler<W> {
                 for index in indices {
                     let Some(seat) = &mut keys[index].seat else { continue };
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
-                        limits.change_to((&was.key_limits, before), (&plan.key_limits, days));
+                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
                     }
                 }
             }

@@ -157,7 +157,7 @@ impl<W> Scheduler<W> {
         let plan = &plan.pooled().endpoints[usize::from(at.0)];
         let settle = |specs: &[LimitSpec], states: &mut LimitStates| {
             for (spec, state) in specs.iter().zip(states.as_mut_slice()).filter(|(spec, _)| spec.charge == charge) {
-                state.settle(Spec::new(spec.kind, days), request.since, before, actual);
+                state.settle(Spec::new(spec.kind, days), request.since, before, actual, request.is_read);
             }
         };
         settle(&plan.limits, &mut pool.endpoints[usize::from(at.0)].limits);

@@ -3,6 +3,7 @@
 mod dialects;
 mod guard;
 mod lanes;
+mod observe;
 mod own;
 mod pool;
 mod quotas;
@@ -142,11 +143,14 @@ impl Checker<'_> {
             let finding = wording::two_meanings("`ordered = true`", &format!("`key_concurrency = {cap}`"));
             self.push(finding, join(&path, "ordered"), *place);
         }
+        let under = self.under(rule.under.as_deref(), &join(&path, "under"), limits);
+        let observe = self.observe(rule, &path, &under);
         CheckedRule {
             name: name.value.as_str().into(),
             priority: rule.priority.unwrap_or(1),
             weight: self.at_least_one(rule.weight.as_ref(), &join(&path, "weight")).unwrap_or(1),
-            under: self.under(rule.under.as_deref(), &join(&path, "under"), limits),
+            under,
+            observe,
             ordered: rule.ordered.as_ref().is_some_and(|at| at.value),
             queue: self.at_least_one(rule.queue.as_ref(), &join(&path, "queue")).unwrap_or(u32::MAX),
             overflow: rule.overflow,

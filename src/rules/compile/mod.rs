@@ -168,6 +168,8 @@ fn rule_plan(
         paused: rule.paused,
         removed: false,
         retry: rule.retry.clone(),
+        observe: rule.observe_refs(),
+        learn: rule.learning(model),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod dialects;
 mod limits;
+mod observe;
 mod pool;
 mod value;
 
@@ -57,6 +58,7 @@ const RULE: &[&str] = &[
     "attempt_timeout",
     "paused",
     "retry",
+    "observe",
 ];
 const LIMIT: &[&str] = &["per_key", "overall", "concurrency", "key_concurrency"];
 const LANE: &[&str] = &["name", "share", "overall", "concurrency", "pace"];
@@ -200,6 +202,7 @@ impl Reader<'_> {
                 "attempt_timeout" => rule.attempt_timeout = self.duration_or_false(value, path),
                 "paused" => rule.paused = self.flag(value, path).is_some_and(|at| at.value),
                 "retry" => rule.retry = self.retry(value, path),
+                "observe" => rule.observe = self.observe(value, path),
                 _ if LIMIT.contains(&name) => self.cap(name, value, path, &mut rule.caps),
                 _ => self.unknown(key, path, RULE),
             }

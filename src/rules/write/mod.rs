@@ -10,6 +10,7 @@ use toml_writer::TomlWrite as _;
 use crate::engine::{Nanos, Overflow, RetryPolicy};
 use crate::rules::duration;
 use crate::rules::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Rules, Share, Under};
+use crate::rules::observe::{CheckedObserve, narrows_word};
 use crate::rules::quota::{CountFrom, Quota};
 use crate::rules::retry::{hold_word, order_word};
 
@@ -147,6 +148,10 @@ impl CheckedRule {
         if !retry.list.is_empty() {
             fields.raw("retry", &retry.inline())?;
         }
+        let observe = observe(&self.observe)?;
+        if !observe.list.is_empty() {
+            fields.raw("observe", &observe.inline())?;
+        }
         match fields.list.as_slice() {
             [(name, value)] if name == "per_key" && value.starts_with(['"', '[']) => Ok(value.clone()),
             _ => Ok(fields.inline()),
@@ -175,6 +180,24 @@ impl CheckedLane {
         }
         Ok(fields)
     }
+}
+
+fn observe(observe: &CheckedObserve) -> Result<Fields, fmt::Error> {
+    let mut fields = Fields::default();
+    if let Some(dialect) = &observe.dialect {
+        fields.text("dialect", dialect)?;
+    }
+    if !observe.windows.is_empty() {
+        let mut windows = Fields::default();
+        for (window, narrows) in &observe.windows {
+            windows.text(window, narrows_word(narrows))?;
+        }
+        fields.raw("windows", &windows.inline())?;
+    }
+    if let Some(most) = &observe.learn {
+        fields.raw("learn", &quota(most)?)?;
+    }
+    Ok(fields)
 }
 
 /// What differs from `base`.

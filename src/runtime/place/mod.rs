@@ -297,7 +297,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// What the machine calls it while an attempt runs.
-    const fn running(&self) -> Option<RequestId> {
+    pub(crate) const fn running(&self) -> Option<RequestId> {
         match &self.stage {
             Stage::Running { known, .. } => Some(known.id),
             Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => None,

@@ -1,0 +1,401 @@
+//! What a server says of its own counters: which limit each of its windows narrows, and what follows.
+
+use std::sync::Arc;
+
+use super::answer::{KeyId, RequestId, Target};
+use super::guard::Notice;
+use super::limit::{self, Word};
+use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Narrows, Origin, RulePlan};
+use super::pool::{EndpointId, EndpointPlan};
+use super::queue::Queue;
+use super::scheduler::Scheduler;
+use super::time::{Instant, Nanos};
+
+/// What a response says of one of the server's windows.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerWindow<'a> {
+    /// What tells it from the server's other windows.
+    pub name: &'a str,
+    /// What it counts.
+    pub charge: Charge,
+    /// For whom it counts; `None`: not told.
+    pub side: Option<Side>,
+    /// How many it allows.
+    pub limit: Option<u32>,
+    /// How many are left.
+    pub left: Option<u32>,
+    /// How long it is.
+    pub per: Option<Nanos>,
+    /// When it begins anew.
+    pub reset: Option<ServerReset>,
+}
+
+/// For whom a server's window counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The key of the request.
+    Key,
+    /// All keys.
+    All,
+}
+
+/// When a server's window begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerReset {
+    /// How long after the response was written.
+    pub after: Nanos,
+    /// How exactly that is told.
+    pub grain: Nanos,
+}
+
+/// A limit that the server has other numbers for than the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Whose words the limit is.
+    pub origin: Origin,
+    /// What it counts.
+    pub charge: Charge,
+    /// The name of the server's window.
+    pub window: Arc<str>,
+    /// How many the rules allow.
+    pub configured: u32,
+    /// In how long, margin included.
+    pub period: Nanos,
+    /// How many the server allows.
+    pub reported: u32,
+    /// How often it said so.
+    pub seen: u64,
+}
+
+/// Differences that are told apart.
+const DIFFERENCES: usize = 64;
+
+/// Where a limit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    Own(usize),
+    Key(usize),
+    Shared(usize),
+    /// Of the endpoint.
+    Endpoint(usize),
+    /// Of the key on the endpoint.
+    Seat(usize),
+}
+
+/// Whose limits they may be.
+#[derive(Clone, Copy)]
+struct Circle {
+    rule: Option<u16>,
+    key: Option<u32>,
+    queue: Option<u32>,
+    /// In a pool servers count for each endpoint.
+    endpoint: Option<EndpointId>,
+}
+
+impl<W> Scheduler<W> {
+    /// Takes in what the response to a running attempt says, before anything else is granted.
+    ///
+    /// It only ever narrows: until its reset, each window lets no more of its limit start than it has left, less what is
+    /// granted or runs and less what ended without a word about it since the request was sent. Returns false, and takes
+    /// nothing in, if no such attempt runs.
+    pub fn observe<'a>(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        windows: impl IntoIterator<Item = ServerWindow<'a>>,
+    ) -> bool {
+        let now = self.tick(now);
+        let running = self.requests.get(id.index, id.generation).filter(|request| request.stage.may_go_on());
+        let Some(request) = running else { return false };
+        let (queue, sent, was_read) = (request.queue, request.since, request.is_read);
+        let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
+        let endpoint = request.route.as_ref().and_then(|route| route.at);
+        let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
+        let mut told: Vec<(Spot, u16)> = Vec::new();
+        let mut is_any = false;
+        for window in windows {
+            is_any = true;
+            let Some(spot) = self.spot(circle, &window) else { continue };
+            self.compare(circle, spot, &window);
+            self.learn(now, queue, spot, &window);
+            if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
+                match told.iter_mut().find(|(at, _)| *at == spot) {
+                    Some((_, bits)) => *bits |= windows,
+                    None => told.push((spot, windows)),
+                }
+            }
+        }
+        if is_any && !was_read {
+            self.requests[id.index].is_read = true;
+            self.read_all(now, id.index, &told);
+        }
+        self.redecide_all(key);
+        self.pool_event();
+        self.after_event(now);
+        true
+    }
+
+    /// Takes in what the server says of a target's limits by other ways than a response to a request: as of now.
+    ///
+    /// Returns false for a stale key. [`Target::Request`] has no limits.
+    pub fn observe_target<'a>(
+        &mut self,
+        now: Instant,
+        target: Target,
+        windows: impl IntoIterator<Item = ServerWindow<'a>>,
+    ) -> bool {
+        let now = self.tick(now);
+        let circle = match target {
+            Target::Overall => Circle { rule: None, key: None, queue: None, endpoint: None },
+            Target::Endpoint(endpoint) => Circle { rule: None, key: None, queue: None, endpoint: Some(endpoint) },
+            Target::Rule(rule) => Circle { rule: Some(rule.0), key: None, queue: None, endpoint: None },
+            Target::Key(KeyId { index, generation }) | Target::Queue(_, KeyId { index, generation })
+                if !self.keys.contains(index, generation) =>
+            {
+                return false;
+            }
+            Target::Key(key) => Circle { rule: None, key: Some(key.index), queue: None, endpoint: None },
+            Target::Queue(rule, key) => {
+                let queue = self.queue_of(key.index, rule);
+                Circle { rule: Some(rule.0), key: Some(key.index), queue: Some(queue), endpoint: None }
+            }
+            Target::Request => return true,
+        };
+        for window in windows {
+            if let Some(spot) = self.spot(circle, &window) {
+                self.compare(circle, spot, &window);
+                self.narrow(now, now, circle, spot, &window);
+            }
+        }
+        if let Some(key) = circle.key {
+            self.redecide_all(key);
+            self.note_idle(now, key);
+        }
+        self.pool_event();
+        self.dispatch(now);
+        true
+    }
+
+    /// The limit that a window narrows: of those that count the same, on its side if there are any, the one whose period
+    /// and count are most like its own; of equals the one that binds fewest. What an endpoint's server says, unless the
+    /// rules say what it is about, is about the endpoint and nothing else.
+    fn spot(&self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
+        let rule = circle.rule.map(|rule| &self.plan.rules[usize::from(rule)]);
+        let mapped = rule.and_then(|rule| {
+            rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(window.name)).map(|known| &known.narrows)
+        });
+        let of_endpoint = circle.endpoint.is_some() && mapped.is_none();
+        let best = |side: Option<Side>| {
+            let candidates = self.candidates(circle).filter(|(spot, spec)| {
+                let counts = spec.charge == window.charge && !matches!(spec.kind, LimitKind::Spaced { .. });
+                counts
+                    && spot.is_of_endpoint() == of_endpoint
+                    && mapped.is_none_or(|narrows| narrows.names(&spec.origin))
+                    && side.is_none_or(|side| spot.side() == side)
+            });
+            candidates.min_by_key(|(_, spec)| unlikeness(spec.kind, window)).map(|(spot, _)| spot)
+        };
+        match (mapped, window.side) {
+            (Some(Narrows::Nothing), _) => None,
+            (Some(_), _) | (None, None) => best(None),
+            (None, Some(side)) => best(Some(side)).or_else(|| best(None)),
+        }
+    }
+
+    /// The limits of a circle, those that bind fewest first.
+    fn candidates(&self, circle: Circle) -> impl Iterator<Item = (Spot, &LimitSpec)> {
+        let plan = &self.plan;
+        let rule = circle.rule.map(|rule| &plan.rules[usize::from(rule)]);
+        let own = circle.queue.zip(rule).map_or(&[][..], |(queue, rule)| Queue::own(&self.queues[queue].numbers, rule));
+        let bound = |all: usize, refs: fn(&RulePlan) -> &[LimitRef]| {
+            let (of_rule, of_all) = match rule {
+                Some(rule) => (refs(rule), 0),
+                None => (&[][..], all),
+            };
+            of_rule.iter().map(|bound| bound.limit).chain(0..of_all)
+        };
+        let has_key = circle.key.is_some();
+        // A key without a rule is not about everybody.
+        let all = if has_key && rule.is_none() { 0 } else { plan.shared_limits.len() };
+        let own = own.iter().enumerate().map(|(position, spec)| (Spot::Own(position), spec));
+        let key = bound(plan.key_limits.len(), |rule| &rule.key).filter(move |_| has_key);
+        let shared = bound(all, |rule| &rule.shared);
+        let endpoint = self.endpoint_plan(circle);
+        let seat = endpoint.filter(|_| has_key).map_or(&[][..], |endpoint| &endpoint.key_limits);
+        let seat = seat.iter().enumerate().map(|(position, spec)| (Spot::Seat(position), spec));
+        let endpoint = endpoint.map_or(&[][..], |endpoint| &endpoint.limits);
+        let endpoint = endpoint.iter().enumerate().map(|(position, spec)| (Spot::Endpoint(position), spec));
+        let own = own.chain(seat).chain(endpoint);
+        own.chain(key.map(|limit| (Spot::Key(limit), &plan.key_limits[limit])))
+            .chain(shared.map(|limit| (Spot::Shared(limit), &plan.shared_limits[limit])))
+    }
+
+    fn endpoint_plan(&self, circle: Circle) -> Option<&EndpointPlan> {
+        self.plan.pool.as_ref()?.endpoints.get(usize::from(circle.endpoint?.0))
+    }
+
+    /// Lays a window over its limit. Returns it as a bit, if it told what is left.
+    fn narrow(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        circle: Circle,
+        spot: Spot,
+        window: &ServerWindow<'_>,
+    ) -> Option<u16> {
+        let left = window.left?;
+        let spec = self.spec_at(circle, spot)?;
+        let period = limit::period(spec.kind);
+        let word = Word {
+            window: window.name,
+            left,
+            sent,
+            read: now,
+            reset: window.reset.map(|reset| (reset.after, reset.grain)),
+            else_for: window.per.unwrap_or(period),
+            at_most: self.plan.max_hold.max(period),
+        };
+        let state = match spot {
+            Spot::Own(position) => self.queues[circle.queue?].limits.as_mut_slice().get_mut(position)?,
+            Spot::Key(limit) => &mut self.keys[circle.key?].limits.as_mut_slice()[limit],
+            Spot::Shared(limit) => &mut self.shared.as_mut_slice()[limit],
+            Spot::Endpoint(position) => {
+                let endpoint = self.endpoint_mut(circle.endpoint?)?;
+                endpoint.limits.as_mut_slice().get_mut(position)?
+            }
+            Spot::Seat(position) => {
+                let seat = self.keys[circle.key?].seat.as_mut()?;
+                seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
+            }
+        };
+        Some(state.observe(word))
+    }
+
+    fn spec_at(&self, circle: Circle, spot: Spot) -> Option<&LimitSpec> {
+        match spot {
+            Spot::Own(position) => {
+                let queue = &self.queues[circle.queue?];
+                Queue::own(&queue.numbers, &self.plan.rules[usize::from(queue.rule)]).get(position)
+            }
+            Spot::Key(limit) => self.plan.key_limits.get(limit),
+            Spot::Shared(limit) => self.plan.shared_limits.get(limit),
+            Spot::Endpoint(position) => self.endpoint_plan(circle)?.limits.get(position),
+            Spot::Seat(position) => self.endpoint_plan(circle)?.key_limits.get(position),
+        }
+    }
+
+    /// The response to a running attempt was read: it is in what the server told of these limits.
+    fn read_all(&mut self, now: Instant, index: u32, told: &[(Spot, u16)]) {
+        let Self { plan, requests, queues, keys, shared, pool, .. } = self;
+        let request = &requests[index];
+        let costs = request.costs.get();
+        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let rule = &plan.rules[usize::from(*rule)];
+        let bits = |spot: Spot| told.iter().find(|(at, _)| *at == spot).map_or(0, |(_, bits)| *bits);
+        for (position, (spec, state)) in Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).enumerate() {
+            state.read(now, costs.of(spec.charge), bits(Spot::Own(position)));
+        }
+        for &LimitRef { limit, .. } in &rule.key {
+            let cost = costs.of(plan.key_limits[limit].charge);
+            keys[*key].limits.as_mut_slice()[limit].read(now, cost, bits(Spot::Key(limit)));
+        }
+        for &LimitRef { limit, .. } in &rule.shared {
+            let cost = costs.of(plan.shared_limits[limit].charge);
+            shared.as_mut_slice()[limit].read(now, cost, bits(Spot::Shared(limit)));
+        }
+        let (Some(pool), Some(at)) = (pool, request.route.as_ref().and_then(|route| route.at)) else { return };
+        let of_pool = &plan.pooled().endpoints[usize::from(at.0)];
+        let states = pool.endpoints[usize::from(at.0)].limits.as_mut_slice();
+        for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {
+            state.read(now, costs.of(spec.charge), bits(Spot::Endpoint(position)));
+        }
+        let seat = keys[*key].seat.as_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
+        let states = seat.map_or(&mut [][..], |limits| limits.as_mut_slice());
+        for (position, (spec, state)) in of_pool.key_limits.iter().zip(states).enumerate() {
+            state.read(now, costs.of(spec.charge), bits(Spot::Seat(position)));
+        }
+    }
+
+    /// Takes a note if the server has another count for a window as long as the limit's.
+    fn compare(&mut self, circle: Circle, spot: Spot, window: &ServerWindow<'_>) {
+        let Some(reported) = window.limit else { return };
+        // What was learnt is not what the rules say.
+        let configured = match (spot, circle.rule) {
+            (Spot::Own(position), Some(rule)) => self.plan.rules[usize::from(rule)].own.get(position),
+            (Spot::Own(_) | Spot::Key(_) | Spot::Shared(_) | Spot::Endpoint(_) | Spot::Seat(_), _) => {
+                self.spec_at(circle, spot)
+            }
+        };
+        let Some(LimitSpec { origin, kind, charge }) = configured.cloned() else { return };
+        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(kind).get()) <= LIKE);
+        let count = limit::capacity(kind);
+        if count == reported || !is_as_long {
+            return;
+        }
+        let is_it = |known: &&mut Difference| {
+            known.reported == reported
+                && known.configured == count
+                && known.origin == origin
+                && *known.window == *window.name
+        };
+        if let Some(known) = self.differences.iter_mut().find(is_it) {
+            known.seen += 1;
+        } else if self.differences.len() < DIFFERENCES {
+            let difference = Difference {
+                origin,
+                charge,
+                window: window.name.into(),
+                configured: count,
+                period: limit::period(kind),
+                reported,
+                seen: 1,
+            };
+            self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
+            self.differences.push(difference);
+        }
+    }
+}
+
+impl Spot {
+    const fn side(self) -> Side {
+        match self {
+            Self::Own(_) | Self::Key(_) | Self::Seat(_) => Side::Key,
+            Self::Shared(_) | Self::Endpoint(_) => Side::All,
+        }
+    }
+
+    const fn is_of_endpoint(self) -> bool {
+        match self {
+            Self::Endpoint(_) | Self::Seat(_) => true,
+            Self::Own(_) | Self::Key(_) | Self::Shared(_) => false,
+        }
+    }
+}
+
+impl Narrows {
+    fn names(&self, origin: &Origin) -> bool {
+        match (self, origin) {
+            (Self::PerKey, Origin::PerKey | Origin::RulePerKey(_))
+            | (Self::Overall, Origin::Overall | Origin::RuleOverall(_) | Origin::Lane(_)) => true,
+            (Self::Named(name), Origin::NamedOverall(of) | Origin::NamedPerKey(of)) => name == of,
+            (Self::Nothing | Self::PerKey | Self::Overall | Self::Named(_), _) => false,
+        }
+    }
+}
+
+/// Periods that differ by no more are of one window: a tenth is a margin.
+const LIKE: u128 = SAME * 11 / 10;
+/// The ratio of equals.
+const SAME: u128 = 1 << 20;
+
+/// How little a limit is like a server's window: by period, then by count. What was not told makes no difference.
+fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u128, u128) {
+    let period = window.per.map_or(SAME, |per| ratio(per.get(), limit::period(kind).get()));
+    let count = window.limit.map_or(SAME, |count| ratio(count.into(), limit::capacity(kind).into()));
+    (if period <= LIKE { SAME } else { period }, count)
+}
+
+/// The larger in terms of the smaller.
+fn ratio(one: u64, other: u64) -> u128 {
+    u128::from(one.max(other)) * SAME / u128::from(one.min(other).max(1))
+}

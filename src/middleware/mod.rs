@@ -1,0 +1,55 @@
+//! Clients whose every request goes through a balancer: as a layer of tower (feature `tower`), as a middleware of reqwest
+//! (feature `reqwest`).
+//!
+//! Both do the same: a function of the request names its rule and key; the request starts when its turn comes; what the
+//! response says of the server's own counters is taken in, in the rule's dialect; a response that refuses it because of
+//! too many puts it back in line. Once the retry policy allows no more attempts, the last response is handed over as it
+//! is. Bodies of responses are not touched, so what only they say is not seen.
+
+#[cfg(feature = "reqwest")]
+mod reqwest;
+#[cfg(feature = "tower")]
+mod tower;
+
+use std::sync::Arc;
+
+use crate::key::Key;
+
+#[cfg(feature = "reqwest")]
+pub use self::reqwest::BalancerMiddleware;
+#[cfg(feature = "tower")]
+pub use self::tower::{BalancedService, BalancerLayer, ResponseFuture, ServiceError};
+
+/// Whose turn a request waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Route {
+    rule: Arc<str>,
+    key: Key,
+    cost: u32,
+    idempotent: bool,
+}
+
+impl Route {
+    /// A request of this rule and key, which costs 1.
+    pub fn new(rule: impl Into<Arc<str>>, key: impl Into<Key>) -> Self {
+        Self { rule: rule.into(), key: key.into(), cost: 1, idempotent: false }
+    }
+
+    /// What it costs in requests. Default: 1.
+    pub const fn cost(mut self, cost: u32) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Sending it twice does no harm: an attempt that timed out is followed by another. Default: it may do harm.
+    pub const fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    fn request<'a>(&self, balancer: &'a crate::Balancer) -> crate::Request<'a> {
+        let request = balancer.request(&self.rule, self.key.clone()).cost(self.cost);
+        if self.idempotent { request.idempotent() } else { request }
+    }
+}

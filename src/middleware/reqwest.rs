@@ -1,0 +1,82 @@
+//! A middleware for reqwest: every request of a client goes through a balancer.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use async_trait::async_trait;
+use http::Extensions;
+use reqwest::{Request, Response};
+use reqwest_middleware::{Error, Middleware, Next, Result};
+
+use super::Route;
+use crate::runtime::Balancer;
+
+/// Puts every request of a client under a balancer, as [the module](super) says.
+///
+/// The function says which rule and key a request is for. A request that is refused is sent again if its body can be
+/// made again (bytes and text can, streams can't); else the refusal holds whom it is about and is handed over as it is.
+/// No `attempt_timeout` goes for it: the client has its own.
+///
+/// ```
+/// use request_balancer::middleware::{BalancerMiddleware, Route};
+/// use request_balancer::{Balancer, Rules};
+///
+/// let balancer = Balancer::new("[rules]\nread = '60/60s'\nwrite = '10/60s'".parse::<Rules>()?);
+/// let middleware = BalancerMiddleware::new(balancer, |request: &reqwest::Request| {
+///     let rule = if request.method().is_safe() { "read" } else { "write" };
+///     Route::new(rule, request.url().host_str().unwrap_or_default())
+/// });
+/// let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(middleware).build();
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// Those of the client, and a [`Refused`](crate::Refused) as the middleware's own error.
+pub struct BalancerMiddleware<F> {
+    balancer: Balancer,
+    route: F,
+}
+
+impl<F> BalancerMiddleware<F> {
+    /// Requests go where `route` says.
+    pub const fn new(balancer: Balancer, route: F) -> Self {
+        Self { balancer, route }
+    }
+}
+
+impl<F> fmt::Debug for BalancerMiddleware<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BalancerMiddleware").field("balancer", &self.balancer).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMiddleware<F> {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        let route = (self.route)(&request);
+        let mut permit = route.request(&self.balancer).acquire().await.map_err(Error::middleware)?;
+        let mut request = Some(request);
+        loop {
+            let Some(this) = request.take() else { unreachable!("kept for as long as it can be sent again") };
+            request = this.try_clone();
+            let response = next.clone().run(this, extensions).await?;
+            let status = response.status().as_u16();
+            let Err(refusal) = permit.check::<_, _, ()>(status, response.headers(), None) else { return Ok(response) };
+            let mut again = std::pin::pin!(permit.fail(refusal));
+            // Polled once, it holds whom the refusal is about; dropped then, it leaves the line.
+            let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
+            permit = match first {
+                Poll::Ready(Err(_)) => return Ok(response),
+                _ if request.is_none() => return Ok(response),
+                Poll::Ready(Ok(permit)) => permit,
+                Poll::Pending => match again.await {
+                    Ok(permit) => permit,
+                    Err(_) => return Ok(response),
+                },
+            };
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What a server says of its counters, laid over limits: the machine by itself.
+
+use std::sync::Arc;
+
+use request_balancer::Rules;
+use request_balancer::engine::{
+    Charge, Claim, Enter, Entry, Instant, KeyId, Nanos, NextStart, Notice, RequestId, RuleId, Scheduler, ServerReset,
+    ServerWindow, Side, Target,
+};
+
+const RULE: RuleId = RuleId(0);
+
+struct World {
+    machine: Scheduler<()>,
+    key: KeyId,
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// So many left for so many milliseconds.
+const fn left(left: u32, millis: u64) -> ServerWindow<'static> {
+    ServerWindow {
+        name: "ratelimit",
+        charge: Charge::Requests,
+        side: None,
+        limit: None,
+        left: Some(left),
+        per: None,
+        reset: Some(ServerReset { after: Nanos::from_millis(millis), grain: Nanos::from_millis(1) }),
+    }
+}
+
+impl World {
+    fn new(rules: &str) -> Self {
+        let rules: Rules = rules.parse().expect("rules");
+        let mut machine = Scheduler::new(rules.plan());
+        let key = machine.add_key(Instant::ZERO, 1);
+        Self { machine, key }
+    }
+
+    fn start(&mut self, now: u64) -> RequestId {
+        self.try_start(now).unwrap_or_else(|| panic!("no start at {now}"))
+    }
+
+    fn try_start(&mut self, now: u64) -> Option<RequestId> {
+        match self.machine.enter(at(now), self.key, RULE, Entry::default()).expect("a place") {
+            Enter::Started(id) => Some(id),
+            Enter::Waiting(id) => {
+                self.machine.withdraw(at(now), id);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, now: u64, id: RequestId, windows: &[ServerWindow<'_>]) {
+        assert!(self.machine.observe(at(now), id, windows.iter().copied()));
+        self.machine.finish(at(now), id);
+    }
+
+    /// How many would start now, one after the other, without an answer.
+    fn free(&mut self, now: u64) -> usize {
+        let started: Vec<RequestId> = std::iter::from_fn(|| self.try_start(now)).take(1_000).collect();
+        started.len()
+    }
+}
+
+#[test]
+fn it_narrows_until_the_reset_and_never_widens() {
+    let mut world = World::new("per_key = '10/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[left(4, 30_000)]);
+    assert_eq!(world.free(100), 4);
+    assert_eq!(world.machine.next_start(at(100), RULE, Some(world.key)), NextStart::WhenOneEnds);
+
+    let mut world = World::new("per_key = '10/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[left(4, 30_000)]);
+    assert_eq!(world.free(30_100), 9);
+
+    let mut world = World::new("per_key = '5/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[left(99, 60_000)]);
+    assert_eq!(world.free(100), 4);
+}
+
+#[test]
+fn nothing_left_holds_until_the_reset_to_the_nanosecond() {
+    let mut world = World::new("per_key = '10/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[left(0, 2_000)]);
+    assert_eq!(world.machine.next_start(at(100), RULE, Some(world.key)), NextStart::At(at(2_100)));
+    let Ok(Enter::Waiting(waits)) = world.machine.enter(at(100), world.key, RULE, Entry::default()) else {
+        panic!("started")
+    };
+    assert_eq!(world.machine.next_wake(), Some(at(2_100)));
+    world.machine.dispatch(at(2_100));
+    assert!(matches!(world.machine.claim(at(2_100), waits), Claim::Started { .. }));
+}
+
+#[test]
+fn what_runs_and_what_ended_without_a_word_is_taken_off() {
+    let mut world = World::new("per_key = '20/60s'");
+    let ids: Vec<RequestId> = (0..6).map(|_| world.start(0)).collect();
+    world.answer(100, ids[0], &[left(5, 40_000)]);
+    assert_eq!(world.free(100), 0, "five are under way");
+    for (answered, id) in (0..).zip(&ids[1..4]) {
+        world.answer(200 + answered, *id, &[left(4 - u32::try_from(answered).expect("few"), 39_900)]);
+    }
+    assert_eq!(world.free(210), 0, "two are left and two are under way");
+    // One is lost; the server may have counted it all the same.
+    world.machine.finish(at(220), ids[4]);
+    assert_eq!(world.free(220), 0);
+    world.answer(230, ids[5], &[left(2, 39_870)]);
+    assert_eq!(world.free(230), 1);
+}
+
+#[test]
+fn an_older_answer_loosens_nothing_and_a_later_window_replaces() {
+    let mut world = World::new("per_key = '20/60s'");
+    let ids: Vec<RequestId> = (0..4).map(|_| world.start(0)).collect();
+    world.answer(200, ids[1], &[left(3, 50_000)]);
+    world.answer(400, ids[0], &[left(4, 50_000)]);
+    world.answer(500, ids[2], &[left(9, 49_700)]);
+    world.machine.finish(at(500), ids[3]);
+    // 3, and one ended without a word.
+    let started = world.start(600);
+    assert!(world.try_start(600).is_some() && world.try_start(600).is_none());
+    // The answer is about the next window already.
+    world.answer(800, started, &[left(7, 60_000)]);
+    assert_eq!(world.free(800), 6, "seven, and one is under way");
+}
+
+#[test]
+fn a_late_answer_about_a_window_that_is_over_changes_nothing() {
+    let mut world = World::new("per_key = '20/60s'");
+    let (early, late) = (world.start(0), world.start(0));
+    world.answer(5_000, late, &[left(10, 30_000)]);
+    world.answer(5_001, early, &[left(0, 1_000)]);
+    assert_eq!(world.free(5_001), 10);
+}
+
+#[test]
+fn each_window_narrows_until_its_own_reset() {
+    let mut world = World::new("per_key = '100/60s'");
+    let window = |name, remaining, millis| ServerWindow { name, ..left(remaining, millis) };
+    let first = world.start(0);
+    world.answer(100, first, &[window("min", 3, 10_000), window("day", 7, 3_600_000)]);
+    assert_eq!(world.free(100), 3);
+
+    let mut world = World::new("per_key = '100/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[window("min", 3, 10_000), window("day", 7, 3_600_000)]);
+    // This one tells of the minute alone, so the day may be one less.
+    let second = world.start(200);
+    world.answer(300, second, &[window("min", 2, 9_800)]);
+    assert_eq!(world.free(10_200), 6);
+}
+
+#[test]
+fn a_window_goes_to_the_limit_that_is_most_like_it() {
+    let rules = "overall = '50/1s'\nunits = ['tokens']\n[rules.chat]\nper_key = ['20/60s', '3/1s', '1000/60s tokens']";
+    let window = |name, count, per: Option<u64>, side, remaining| ServerWindow {
+        name,
+        limit: Some(count),
+        per: per.map(Nanos::from_secs),
+        side,
+        ..left(remaining, 10_000)
+    };
+    for (told, free) in [
+        // Of the 19 that the minute leaves, the second lets two go.
+        (window("minute", 20, Some(60), None, 1), 1),
+        (window("second", 3, Some(1), None, 0), 0),
+        (window("all", 50, None, Some(Side::All), 1), 1),
+        (window("all", 50, None, None, 1), 1),
+        (window("wide", 70, Some(3_600), None, 1), 1),
+        (ServerWindow { charge: Charge::Unit(0), ..window("tokens", 1_000, Some(60), None, 0) }, 2),
+        (ServerWindow { charge: Charge::Unit(1), ..window("words", 1_000, Some(60), None, 0) }, 2),
+    ] {
+        let mut world = World::new(rules);
+        let first = world.start(0);
+        world.answer(10, first, &[told]);
+        assert_eq!(world.free(10), free, "{told:?}");
+        let other = world.machine.add_key(at(10), 2);
+        let binds_all = world.machine.next_start(at(10), RULE, Some(other)) != NextStart::Now;
+        assert_eq!(binds_all, told.name == "all" && told.left == Some(1), "{told:?}");
+    }
+}
+
+#[test]
+fn costs_count_and_a_costly_request_waits_for_the_reset() {
+    let mut world = World::new("per_key = '20/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[left(3, 5_000)]);
+    let costly = Entry { cost: 4, ..Entry::default() };
+    let Ok(Enter::Waiting(costly)) = world.machine.enter(at(100), world.key, RULE, costly) else { panic!("started") };
+    assert_eq!(world.machine.next_wake(), Some(at(5_100)));
+    world.machine.withdraw(at(100), costly);
+    let three = Entry { cost: 3, ..Entry::default() };
+    assert!(matches!(world.machine.enter(at(100), world.key, RULE, three), Ok(Enter::Started(_))));
+}
+
+#[test]
+fn what_was_told_from_outside_counts_for_its_target() {
+    let mut world = World::new("overall = '50/1s'\nper_key = '10/60s'");
+    let other = world.machine.add_key(at(0), 2);
+    assert!(world.machine.observe_target(at(0), Target::Key(world.key), [left(0, 9_000)]));
+    assert_eq!(world.machine.next_start(at(0), RULE, Some(world.key)), NextStart::At(at(9_000)));
+    assert_eq!(world.machine.next_start(at(0), RULE, Some(other)), NextStart::Now);
+    assert!(world.machine.observe_target(at(0), Target::Overall, [left(0, 500)]));
+    assert_eq!(world.machine.next_start(at(0), RULE, Some(other)), NextStart::At(at(500)));
+    // The record stays for as long as the window.
+    world.machine.dispatch(at(8_000));
+    assert!(world.machine.knows(world.key) && !world.machine.knows(other));
+    world.machine.dispatch(at(9_000));
+    assert!(!world.machine.knows(world.key));
+    assert!(!world.machine.observe_target(at(9_000), Target::Key(world.key), [left(0, 1)]));
+}
+
+#[test]
+fn it_survives_new_numbers_an_alias_and_new_rules() {
+    let mut world = World::new("[rules.read]\nper_key = '10/60s'");
+    let (first, runs) = (world.start(0), world.start(0));
+    world.answer(100, first, &[left(4, 30_000)]);
+    let numbers: Rules = "[rules.read]\nper_key = '50/60s'".parse().expect("rules");
+    assert!(world.machine.set_own(at(100), world.key, RULE, Some(numbers.plan().rules[0].own.to_vec().into())));
+    let new = world.machine.add_key(at(100), 2);
+    assert!(world.machine.alias(at(100), world.key, new));
+    world.key = new;
+    let plan = Arc::unwrap_or_clone(numbers.plan()).succeeding(world.machine.plan());
+    world.machine.replace(at(100), Arc::new(plan));
+    assert_eq!(world.free(100), 3, "four, and one is under way");
+    world.machine.finish(at(200), runs);
+    assert_eq!(world.free(30_100), 45);
+}
+
+#[test]
+fn another_number_than_the_rules_is_told_once_and_counted() {
+    let mut world = World::new("per_key = '50/60s'");
+    for now in 0..3 {
+        let id = world.start(now);
+        world.answer(now, id, &[ServerWindow { limit: Some(100), ..left(98, 60_000) }]);
+        assert_eq!(world.machine.take_notices().drain(..).count(), usize::from(now == 0));
+    }
+    let differences = world.machine.snapshot(at(3)).differences;
+    let [difference] = &*differences else { panic!("{differences:?}") };
+    assert_eq!((difference.configured, difference.reported, difference.seen), (50, 100, 3));
+    let id = world.start(10);
+    let as_said = ServerWindow { limit: Some(50), per: Some(Nanos::from_secs(60)), ..left(40, 60_000) };
+    // A window of another length is another window.
+    let of_a_day = ServerWindow { limit: Some(9_999), per: Some(Nanos::from_secs(86_400)), ..left(40, 60_000) };
+    world.answer(10, id, &[as_said, of_a_day]);
+    assert!(world.machine.take_notices().iter().all(|notice| !matches!(notice, Notice::LimitDiffers(_))));
+    assert_eq!(world.machine.snapshot(at(10)).differences.len(), 1);
+}
+
+#[test]
+fn a_window_without_a_reset_counts_for_as_long_as_the_limit() {
+    let mut world = World::new("per_key = '10/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[ServerWindow { reset: None, ..left(1, 0) }]);
+    let second = world.start(200);
+    assert_eq!(world.free(200), 0);
+    // It was sent after that answer: it knows better.
+    world.answer(300, second, &[ServerWindow { reset: None, ..left(5, 0) }]);
+    assert_eq!(world.free(300), 5);
+    let mut world = World::new("per_key = '10/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[ServerWindow { reset: None, ..left(0, 0) }]);
+    assert_eq!(world.machine.next_start(at(100), RULE, Some(world.key)), NextStart::At(at(60_100)));
+}
+
+#[test]
+fn no_reset_is_believed_beyond_an_hour_or_the_limits_own_period() {
+    for (rules, until) in [("per_key = '10/60s'", 3_600_000), ("per_key = '10/7200s'", 7_200_000)] {
+        let mut world = World::new(rules);
+        let first = world.start(0);
+        world.answer(0, first, &[left(0, 300 * 86_400_000)]);
+        assert_eq!(world.machine.next_start(at(0), RULE, Some(world.key)), NextStart::At(at(until)));
+    }
+}

@@ -1,0 +1,102 @@
+//! A client of reqwest under a balancer. The clock is paused: while bytes are on their way, no timer is due.
+
+#![cfg(feature = "reqwest")]
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use request_balancer::middleware::{BalancerMiddleware, Route};
+use request_balancer::{Balancer, NextStart, Rules};
+use reqwest_middleware::ClientWithMiddleware;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+type Seen = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// Answers by a script, whose last line goes for all further requests. Notes when each arrived, in seconds, and its body.
+async fn serve(script: &'static [(u16, &'static [(&'static str, &'static str)])]) -> (SocketAddr, Seen) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (seen, begin) = (Seen::default(), Instant::now());
+    let server = Arc::clone(&seen);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let seen = Arc::clone(&server);
+            tokio::spawn(async move {
+                let answer = service_fn(async |request: Request<Incoming>| {
+                    let body = request.into_body().collect().await.expect("a body").to_bytes();
+                    let mut seen = seen.lock().expect("no panic");
+                    let (status, fields) = script[seen.len().min(script.len() - 1)];
+                    seen.push((begin.elapsed().as_secs(), String::from_utf8_lossy(&body).into_owned()));
+                    let mut response = Response::builder().status(status);
+                    for (name, value) in fields {
+                        response = response.header(*name, *value);
+                    }
+                    Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).expect("valid"))
+                });
+                let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    });
+    (address, seen)
+}
+
+fn client(balancer: &Balancer) -> ClientWithMiddleware {
+    let route = |request: &reqwest::Request| Route::new("call", request.url().host_str().unwrap_or_default());
+    let middleware = BalancerMiddleware::new(balancer.clone(), route);
+    reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(middleware).build()
+}
+
+fn balancer(rules: &str) -> Balancer {
+    Balancer::new(rules.parse::<Rules>().expect("rules"))
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_refused_request_is_sent_again_with_its_body() {
+    let (address, seen) = serve(&[(429, &[("Retry-After", "7")]), (200, &[])]).await;
+    let balancer = balancer("[rules]\ncall = '9/1s'");
+    let response = client(&balancer).post(format!("http://{address}/")).body("goods").send().await.expect("answered");
+    assert_eq!(response.status(), 200);
+    assert_eq!(*seen.lock().expect("no panic"), [(0, "goods".to_owned()), (7, "goods".to_owned())]);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn what_is_left_is_obeyed() {
+    let (address, seen) = serve(&[(200, &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "30")]), (200, &[])]).await;
+    let balancer = balancer("[rules]\ncall = '9/1s'");
+    let client = client(&balancer);
+    for _ in 0..2 {
+        assert!(client.get(format!("http://{address}/")).send().await.is_ok());
+    }
+    assert_eq!(seen.lock().expect("no panic").iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 30]);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_body_that_can_not_be_made_again_is_sent_once_and_the_refusal_holds_all_the_same() {
+    let (address, seen) = serve(&[(429, &[("Retry-After", "7")]), (200, &[])]).await;
+    let balancer = balancer("[rules]\ncall = '9/1s'");
+    let body = reqwest::Body::wrap(Full::new(Bytes::from("once")));
+    let response = client(&balancer).post(format!("http://{address}/")).body(body).send().await.expect("answered");
+    assert_eq!(response.status(), 429);
+    assert_eq!(*seen.lock().expect("no panic"), [(0, "once".to_owned())]);
+    let NextStart::After(wait) = balancer.next_start("call", "127.0.0.1").expect("a rule") else { panic!("no hold") };
+    assert_eq!(wait.as_secs_f64().ceil(), 7.0);
+    let snapshot = balancer.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.in_flight), (0, 0));
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn what_the_balancer_refuses_is_an_error_of_the_middleware() {
+    let (address, seen) = serve(&[(200, &[])]).await;
+    let balancer = balancer("[rules]\nother = '9/1s'");
+    let refused = client(&balancer).get(format!("http://{address}/")).send().await.expect_err("no such rule");
+    assert!(refused.to_string().contains("call"), "{refused}");
+    assert!(seen.lock().expect("no panic").is_empty());
+}
