@@ -510,7 +510,7 @@ impl Owner {
         let target = scope.and_then(|scope| match scope {
             Scope::Request => None,
             Scope::Queue => Some(Target::Queue(rule, key)),
-            Scope::Key | Scope::Endpoint => Some(Target::Key(key)),
+            Scope::Key => Some(Target::Key(key)),
             Scope::Rule => Some(Target::Rule(rule)),
             Scope::Overall => Some(Target::Overall),
         });
