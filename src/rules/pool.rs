@@ -126,6 +126,16 @@ impl PoolRules {
     }
 }
 
+/// The limits of one endpoint, its own or those of the pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndpointLimits<'r> {
+    pub(crate) name: &'r str,
+    pub(crate) overall: &'r [Quota],
+    pub(crate) per_key: &'r [Quota],
+    pub(crate) concurrency: Option<u32>,
+    pub(crate) key_concurrency: Option<u32>,
+}
+
 /// What one endpoint has of its own: in place of what the pool says of each.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -284,6 +294,21 @@ impl CheckedPool {
     }
 }
 
+impl CheckedPool {
+    fn limits(&self) -> impl Iterator<Item = EndpointLimits<'_>> {
+        fn or<'r>(own: &'r [Quota], outer: &'r [Quota]) -> &'r [Quota] {
+            if own.is_empty() { outer } else { own }
+        }
+        self.endpoints.iter().map(|endpoint| EndpointLimits {
+            name: &endpoint.name,
+            overall: or(&endpoint.caps.overall, &self.caps.overall),
+            per_key: or(&endpoint.caps.per_key, &self.caps.per_key),
+            concurrency: endpoint.caps.concurrency.or(self.caps.concurrency),
+            key_concurrency: endpoint.caps.key_concurrency.or(self.caps.key_concurrency),
+        })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CheckedEndpoint {
     pub(super) name: Arc<str>,
@@ -351,6 +376,11 @@ impl Rules {
             endpoints.into_iter().map(|(name, endpoint)| (At::from(name.into()), endpoint)).collect();
         let checked = check::endpoints(self.model(), &list)?;
         Ok(self.with_checked(checked))
+    }
+
+    /// The limits of each endpoint.
+    pub(crate) fn endpoint_limits(&self) -> impl Iterator<Item = EndpointLimits<'_>> {
+        self.model().pool.iter().flat_map(CheckedPool::limits)
     }
 
     /// These rules with endpoints that were checked.

@@ -30,6 +30,8 @@ pub struct Start {
     pub cost: u32,
     /// What it took from limits that count declared units, by name.
     pub units: Vec<(String, u32)>,
+    /// The endpoint that it used, where the rules have a pool. `None`: not known, and not checked.
+    pub endpoint: Option<String>,
     /// When the attempt ended, since the same epoch. `None`: it still ran when the log ended.
     pub end: Option<Duration>,
 }
@@ -37,7 +39,7 @@ pub struct Start {
 impl Start {
     /// A start of cost 1 whose attempt still ran when the log ended.
     pub fn new(at: Duration, rule: impl Into<String>, key: impl ToString) -> Self {
-        Self { at, rule: rule.into(), key: key.to_string(), cost: 1, units: Vec::new(), end: None }
+        Self { at, rule: rule.into(), key: key.to_string(), cost: 1, units: Vec::new(), endpoint: None, end: None }
     }
 
     /// What it took from limits that count requests. Default: 1.
@@ -49,6 +51,11 @@ impl Start {
     pub fn units(mut self, unit: impl Into<String>, cost: u32) -> Self {
         self.units.push((unit.into(), cost));
         self
+    }
+
+    /// The endpoint that it used. Default: not known, and not checked.
+    pub fn on(self, endpoint: impl Into<String>) -> Self {
+        Self { endpoint: Some(endpoint.into()), ..self }
     }
 
     /// When the attempt ended. Default: it still ran when the log ended.
@@ -76,6 +83,9 @@ impl fmt::Display for Start {
         }
         for (unit, cost) in &self.units {
             write!(f, ", {cost} {unit}")?;
+        }
+        if let Some(endpoint) = &self.endpoint {
+            write!(f, ", on {endpoint}")?;
         }
         self.end.map_or(Ok(()), |end| write!(f, ", until {end:?}"))
     }

@@ -33,7 +33,7 @@ pub(crate) fn run(rules: &Path, starts: &Path, json: bool) -> Outcome {
 
 /// A first line that names the columns, then a line for each start.
 fn parse(text: &str) -> Result<Vec<Start>, String> {
-    const COLUMNS: [&str; 5] = ["at", "rule", "key", "cost", "end"];
+    const COLUMNS: [&str; 6] = ["at", "rule", "key", "cost", "endpoint", "end"];
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let Some((_, head)) = lines.next() else { return Err(expected("no first line")) };
     let names: Vec<&str> = head.split(',').map(str::trim).collect();
@@ -44,7 +44,7 @@ fn parse(text: &str) -> Result<Vec<Start>, String> {
     let (Some(at), Some(rule), Some(key)) = (column("at"), column("rule"), column("key")) else {
         return Err(expected(&format!("`{head}`")));
     };
-    let (cost, end) = (column("cost"), column("end"));
+    let (cost, endpoint, end) = (column("cost"), column("endpoint"), column("end"));
     let mut starts = Vec::new();
     for (number, line) in lines {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -60,6 +60,9 @@ fn parse(text: &str) -> Result<Vec<Start>, String> {
         if let Some(text) = cost.map(|cost| fields[cost]).filter(|text| !text.is_empty()) {
             start = start.cost(text.parse().map_err(|_| wrong("a `cost` that is a whole number, or nothing"))?);
         }
+        if let Some(text) = endpoint.map(|endpoint| fields[endpoint]).filter(|text| !text.is_empty()) {
+            start = start.on(text);
+        }
         if let Some(text) = end.map(|end| fields[end]).filter(|text| !text.is_empty()) {
             start = start.end(seconds(text).ok_or_else(|| wrong("an `end` in seconds, or nothing"))?);
         }
@@ -70,7 +73,8 @@ fn parse(text: &str) -> Result<Vec<Start>, String> {
 
 fn expected(found: &str) -> String {
     format!(
-        "found {found}; allowed: a first line that names the columns `at`, `rule`, `key`, and if they are there `cost`, `end`"
+        "found {found}; allowed: a first line that names the columns `at`, `rule`, `key`, and if they are there `cost`, \
+         `endpoint`, `end`"
     )
 }
 
