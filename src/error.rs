@@ -33,6 +33,16 @@ pub struct Failure<E> {
     pub(crate) cause: Cause<E>,
     pub(crate) hold: Option<Scope>,
     pub(crate) invalid: bool,
+    pub(crate) endpoint: EndpointFate,
+}
+
+/// What becomes of the endpoint of a failed attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum EndpointFate {
+    #[default]
+    Stays,
+    Disabled,
+    Exhausted,
 }
 
 /// What kind of failure it is.
@@ -47,6 +57,18 @@ pub(crate) enum Cause<E> {
         after: Option<Duration>,
         last: Option<E>,
     },
+}
+
+impl<E> Cause<E> {
+    /// The error behind it, if there is one.
+    pub(crate) fn into_error(self) -> Option<E> {
+        match self {
+            Self::Unsaid(error) | Self::Permanent(error) | Self::Transient(error) | Self::Ambiguous(error) => {
+                Some(error)
+            }
+            Self::Retry { last, .. } => last,
+        }
+    }
 }
 
 impl<E> Failure<E> {
@@ -97,13 +119,50 @@ impl<E> Failure<E> {
         self
     }
 
+    /// The endpoint of the attempt is of no use any more, as after a 401 or 403: nothing starts on it until it is
+    /// [enabled](crate::Balancer::enable_endpoint) again or the rules are replaced. The request goes to another endpoint
+    /// at once, whatever kind of failure this is; that counts among its waits and not among its attempts.
+    ///
+    /// Without a pool it changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[pool]\nendpoints = ['revoked', 'good']".parse::<Rules>()?);
+    /// let send = async |endpoint: &str| if endpoint == "revoked" { Err("401") } else { Ok("sent") };
+    /// let answer = balancer
+    ///     .run("default", 42, async |attempt| {
+    ///         let endpoint = attempt.endpoint().expect("there is a pool");
+    ///         send(endpoint.name()).await.map_err(|error| Failure::permanent(error).disable_endpoint())
+    ///     })
+    ///     .await;
+    /// assert_eq!(answer, Ok("sent"));
+    /// assert!(balancer.snapshot().endpoints[0].disabled);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn disable_endpoint(mut self) -> Self {
+        self.endpoint = EndpointFate::Disabled;
+        self
+    }
+
+    /// The quota of the attempt's endpoint is spent, and the server does not say until when: the endpoint rests for as
+    /// long as the pool's [`exhausted`](crate::PoolRules::exhausted), then one request probes it. Otherwise as
+    /// [`disable_endpoint`](Self::disable_endpoint).
+    pub fn exhaust_endpoint(mut self) -> Self {
+        self.endpoint = EndpointFate::Exhausted;
+        self
+    }
+
     /// The server asked to come again later. `None`: it did not say when.
     pub(crate) const fn retry(after: Option<Duration>) -> Self {
         Self::of(Cause::Retry { after, last: None })
     }
 
     const fn of(cause: Cause<E>) -> Self {
-        Self { cause, hold: None, invalid: false }
+        Self { cause, hold: None, invalid: false, endpoint: EndpointFate::Stays }
     }
 
     /// The failure that a verdict about `error` stands for.
@@ -111,6 +170,8 @@ impl<E> Failure<E> {
         match verdict {
             Verdict::Permanent => Self::permanent(error),
             Verdict::Invalid => Self::permanent(error).invalid(),
+            Verdict::DisableEndpoint => Self::permanent(error).disable_endpoint(),
+            Verdict::ExhaustEndpoint => Self::permanent(error).exhaust_endpoint(),
             Verdict::Transient => Self::transient(error),
             Verdict::Ambiguous => Self::ambiguous(error),
             Verdict::Retry { after, scope } => Self { hold: scope, ..Self::retry(after).because(error) },
@@ -133,6 +194,10 @@ pub enum Verdict {
     Permanent,
     /// Another attempt would fail likewise, and the server counts this one as [invalid](Failure::invalid).
     Invalid,
+    /// The endpoint is of no use any more: [disabled](Failure::disable_endpoint). Without a pool: permanent.
+    DisableEndpoint,
+    /// The endpoint's quota is spent: [exhausted](Failure::exhaust_endpoint). Without a pool: permanent.
+    ExhaustEndpoint,
     /// It had no effect and may work later.
     Transient,
     /// It may or may not have had its effect.
@@ -376,6 +441,20 @@ pub enum Refused {
     /// The attempt may have had its effect and the request is not marked idempotent.
     #[error("the attempt may have had its effect, and the request is not marked idempotent")]
     RetryNotAllowed,
+    /// No endpoint that it may use can be used: they are disabled, or their breakers are open.
+    #[error("no endpoint that it may use can be used: {}", Returns(*next_start))]
+    NoEndpoint {
+        /// When one may be tried again.
+        next_start: NextStart,
+    },
+    /// The pool has no such endpoint.
+    #[error("there is no endpoint `{name}`{}", DidYouMean(nearest.as_deref()))]
+    UnknownEndpoint {
+        /// The name that was asked for.
+        name: String,
+        /// The endpoint whose name looks most like it.
+        nearest: Option<String>,
+    },
     /// It would wait for a slot that the attempt waiting for it occupies.
     #[error("it would wait for a slot that is taken by the very attempt that waits for it")]
     WouldDeadlock,
@@ -422,6 +501,8 @@ impl Refused {
             Self::RetryNotAllowed => "retry-not-allowed",
             Self::TimedOut => "timed-out",
             Self::RetryBudget => "retry-budget",
+            Self::NoEndpoint { .. } => "no-endpoint",
+            Self::UnknownEndpoint { .. } => "unknown-endpoint",
             Self::WouldDeadlock => "would-deadlock",
             Self::Aborted => "aborted",
             Self::Closed => "closed",
@@ -443,7 +524,7 @@ pub enum NextStart {
     After(Duration),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Not before its rule, or everything, is resumed.
+    /// Not before its rule, or everything, is resumed, or an endpoint is enabled.
     Never,
 }
 
@@ -453,7 +534,20 @@ impl fmt::Display for NextStart {
             Self::Now => f.write_str("there is room now"),
             Self::After(span) => write!(f, "there is room in {span:?} at the earliest"),
             Self::WhenOneEnds => f.write_str("there is room when a running attempt ends"),
-            Self::Never => f.write_str("its rule is paused"),
+            Self::Never => f.write_str("its rule is paused, or no endpoint is enabled"),
+        }
+    }
+}
+
+/// When an endpoint comes back.
+struct Returns(NextStart);
+
+impl fmt::Display for Returns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            NextStart::Never => f.write_str("all are disabled"),
+            NextStart::After(span) => write!(f, "one may be tried again in {span:?}"),
+            NextStart::Now | NextStart::WhenOneEnds => f.write_str("one may be tried again soon"),
         }
     }
 }

@@ -61,18 +61,22 @@ pub mod sim;
 pub mod testing;
 mod verify;
 
-pub use engine::{Decision, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryPolicy, Scope, Spent, WaitOrder};
+pub use engine::{
+    Choose, Decision, Failover, FailureKind, GiveUp, Health, HoldCause, Nanos, RetryPolicy, Scope, Spent, WaitOrder,
+};
 #[cfg(feature = "tokio")]
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    CheckedRule, CountFrom, Finding, FindingCode, Findings, Lane, NamedLimit, Observe, Quota, QuotaKind, Retry, Rule,
-    Rules, RulesBuilder, Severity,
+    BreakerRules, CheckedRule, CountFrom, EndpointRules, Finding, FindingCode, Findings, Lane, NamedLimit, Observe,
+    PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
-    Acquire, Attempt, Balancer, Builder, Ended, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitDifference,
-    LimitReport, Permit, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target, Ticket,
+    Acquire, Attempt, Balancer, BreakerSnapshot, Builder, Ended, Endpoint, EndpointReport, EndpointSnapshot,
+    EndpointStanding, Event, Events, Explanation, KeySnapshot, LaneSnapshot, LimitDifference, LimitReport, Permit,
+    Pool, PooledAttempt, PooledRequest, Reason, Request, RuleHandle, RuleSnapshot, Run, Snapshot, Standing, Target,
+    Ticket,
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};

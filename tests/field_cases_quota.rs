@@ -236,7 +236,7 @@ fn repeated(charge: Charge, actual: u32) -> (World, usize) {
     (world, number)
 }
 
-const OF_TWO: Entry<'static> = Entry { cost: 2, units: &[2], not_before: None, deadline: None };
+const OF_TWO: Entry<'static> = Entry { cost: 2, units: &[2], not_before: None, deadline: None, endpoints: &[] };
 
 #[test]
 fn an_attempt_that_cost_nothing_is_not_repeated_for_nothing() {

@@ -1,6 +1,7 @@
 //! What the machine is asked with and what it answers.
 
 use super::plan::RuleId;
+use super::pool::EndpointId;
 use super::time::{Instant, Nanos};
 
 /// A key's record. Stale once the record was evicted; every method that takes one says what it does then.
@@ -29,11 +30,13 @@ pub struct Entry<'a> {
     pub not_before: Option<Instant>,
     /// It is refused with [`Why::MaxWait`] if it still stands in line then.
     pub deadline: Option<Instant>,
+    /// The endpoints that it may use; empty: all.
+    pub endpoints: &'a [EndpointId],
 }
 
 impl Default for Entry<'_> {
     fn default() -> Self {
-        Self { cost: 1, units: &[], not_before: None, deadline: None }
+        Self { cost: 1, units: &[], not_before: None, deadline: None, endpoints: &[] }
     }
 }
 
@@ -86,6 +89,8 @@ pub enum Why {
         /// The most that one of its limits has room for.
         capacity: u32,
     },
+    /// No endpoint that it may use can be used: they are disabled, or their breakers are open.
+    NoEndpoint,
     /// The machine was closed.
     Closed,
     /// The machine was told to give up even what runs.
@@ -124,7 +129,7 @@ pub enum NextStart {
     At(Instant),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Its rule is paused.
+    /// Its rule is paused, or none of the endpoints can be used.
     Never,
 }
 
@@ -139,6 +144,8 @@ pub enum Target {
     Key(KeyId),
     /// The queue of a rule and a key.
     Queue(RuleId, KeyId),
+    /// An endpoint, whatever the request.
+    Endpoint(EndpointId),
     /// Only the request that is put back: it steps out of line. Nothing else can be held so.
     Request,
 }

@@ -91,6 +91,7 @@ impl<W> Scheduler<W> {
             deadline: Instant::NEVER,
             stage: Stage::Outside,
             started: false,
+            route: self.route_among(entry),
             is_read: false,
             waker: None,
         });

@@ -71,7 +71,7 @@ impl<W> Scheduler<W> {
             latest = latest.max(record.hold).max(record.learnt_until).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
-        latest.max(rows)
+        latest.max(rows).max(self.seat_free_at(index).unwrap_or(Instant::NEVER))
     }
 
     fn evict(&mut self, id: KeyId) {

@@ -5,6 +5,7 @@ use super::cost::{Costs, OwnCosts};
 use super::hold::Held;
 use super::limit::{Ask, Days, LimitStates};
 use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Origin, RuleId};
+use super::pool::EndpointAnswer;
 use super::queue::{Queue, QueueState, Stage};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -24,6 +25,8 @@ pub struct Explained {
     pub hindrances: Vec<Hindrance>,
     /// Every limit that binds it.
     pub limits: Vec<LimitAnswer>,
+    /// What the endpoints say that it may use.
+    pub endpoints: Vec<EndpointAnswer>,
 }
 
 /// Where a request stands.
@@ -111,8 +114,10 @@ impl<W> Scheduler<W> {
         let key = key.filter(|key| self.keys.contains(key.index, key.generation));
         let queue = key.and_then(|key| self.find_queue(key.index, rule));
         let ahead = queue.map_or(0, |queue| self.queues[queue].in_line as usize);
+        let endpoints = self.explain_endpoints(now, None, key);
+        let standing = Standing::New;
         let mut explained =
-            Explained { standing: Standing::New, ahead, turns: 0, hindrances: Vec::new(), limits: Vec::new() };
+            Explained { standing, ahead, turns: 0, hindrances: Vec::new(), limits: Vec::new(), endpoints };
         if self.closed {
             explained.hindrances.push(Hindrance::Closed);
         }
@@ -148,7 +153,8 @@ impl<W> Scheduler<W> {
             Standing::Outside => self.queues[queue].in_line as usize,
             Standing::New | Standing::Asleep | Standing::Out(_) | Standing::Running | Standing::Refused => 0,
         };
-        let mut explained = Explained { standing, ahead, turns: 0, hindrances, limits: Vec::new() };
+        let mut explained =
+            Explained { standing, ahead, turns: 0, hindrances, limits: Vec::new(), endpoints: Vec::new() };
         match standing {
             // A grant has its room already.
             Standing::Granted | Standing::Running | Standing::Refused => return Some(explained),
@@ -157,6 +163,7 @@ impl<W> Scheduler<W> {
         let costs = OwnCosts::new(request.costs.get());
         let (rule, key) = (RuleId(self.queues[queue].rule), self.queues[queue].key);
         self.explain_place(&mut explained, now, rule, Place { key: Some(key), queue: Some(queue) }, costs.get());
+        explained.endpoints = self.explain_endpoints(now, Some(id), None);
         Some(explained)
     }
 

@@ -4,6 +4,7 @@
 use super::limit::{Ask, Window, WindowSpec};
 use super::observe::Difference;
 use super::plan::{Anchor, BanGuard};
+use super::pool::EndpointId;
 use super::queue::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -23,6 +24,28 @@ pub enum Notice {
     },
     /// They have become few enough again.
     BanOver,
+    /// Nothing starts on an endpoint before `until`: its attempts failed, or its quota is spent.
+    BreakerOpened {
+        /// The endpoint.
+        endpoint: EndpointId,
+        /// When it is tried again.
+        until: Instant,
+    },
+    /// An endpoint works again.
+    BreakerClosed {
+        /// The endpoint.
+        endpoint: EndpointId,
+    },
+    /// An endpoint is disabled.
+    EndpointDisabled {
+        /// The endpoint.
+        endpoint: EndpointId,
+    },
+    /// An endpoint is enabled again.
+    EndpointEnabled {
+        /// The endpoint.
+        endpoint: EndpointId,
+    },
     /// The server has another number for a limit than the rules, or another one than before.
     LimitDiffers(Box<Difference>),
 }

@@ -35,6 +35,7 @@ impl fmt::Display for Scope {
             Self::Key => "key",
             Self::Rule => "rule",
             Self::Overall => "overall",
+            Self::Endpoint => "endpoint",
         })
     }
 }
@@ -74,6 +75,8 @@ impl<W> Scheduler<W> {
         }
         if let Target::Key(key) | Target::Queue(_, key) = target {
             self.redecide_all(key.index);
+        } else if let Target::Endpoint(_) = target {
+            self.review_pool(now);
         }
         self.dispatch(now);
         true
@@ -97,6 +100,7 @@ impl<W> Scheduler<W> {
                 let queue = &self.queues[self.find_queue(key.index, rule)?];
                 (queue.hold, queue.hold_cause)
             }
+            Target::Endpoint(endpoint) => self.endpoint_hold(endpoint)?,
             Target::Request => return None,
         };
         (until > now).then_some(Held { until, cause })
@@ -110,6 +114,7 @@ impl<W> Scheduler<W> {
         self.hold > now
             || self.rules.iter().any(|rule| rule.hold > now)
             || self.keys.indices().any(|index| self.keys[index].hold > now)
+            || self.pool.as_ref().is_some_and(|pool| pool.endpoints.iter().any(|endpoint| endpoint.hold > now))
             || self.queues.indices().any(|index| self.queues[index].hold > now)
     }
 
@@ -132,6 +137,7 @@ impl<W> Scheduler<W> {
     fn has(&self, target: Target) -> bool {
         match target {
             Target::Key(key) | Target::Queue(_, key) => self.keys.contains(key.index, key.generation),
+            Target::Endpoint(endpoint) => self.endpoint_hold(endpoint).is_some(),
             Target::Overall | Target::Rule(_) | Target::Request => true,
         }
     }
@@ -152,6 +158,10 @@ impl<W> Scheduler<W> {
                 let queue = if make { self.queue_of(key.index, rule) } else { self.find_queue(key.index, rule)? };
                 let queue = &mut self.queues[queue];
                 Some((&mut queue.hold, &mut queue.hold_cause))
+            }
+            Target::Endpoint(endpoint) => {
+                let endpoint = self.endpoint_mut(endpoint)?;
+                Some((&mut endpoint.hold, &mut endpoint.hold_cause))
             }
             Target::Request => None,
         }

@@ -4,6 +4,7 @@ use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
 use super::limit::{LimitState, PaceClock, Spec};
 use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
+use super::pool::Route;
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -75,6 +76,7 @@ impl<W> Scheduler<W> {
             deadline,
             stage: Stage::Asleep,
             started: false,
+            route: self.route_among(entry),
             is_read: false,
             waker: None,
         });
@@ -96,6 +98,9 @@ impl<W> Scheduler<W> {
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
         }
+        if not_before.is_none_or(|at| at <= now) && self.refuse_if_stranded(now, id.index) {
+            return;
+        }
         match not_before {
             Some(until) if until > now && !self.plan.rules[usize::from(self.queues[queue].rule)].ordered => {
                 self.step_out(id, until);
@@ -103,6 +108,12 @@ impl<W> Scheduler<W> {
             Some(until) => self.requeue(id.index, until),
             None => self.requeue(id.index, Instant::ZERO),
         }
+    }
+
+    /// What a new request knows of endpoints.
+    pub(super) fn route_among(&self, entry: Entry<'_>) -> Option<Box<Route>> {
+        let is_bound = self.pool.is_some() && !entry.endpoints.is_empty();
+        is_bound.then(|| Box::new(Route::among(entry.endpoints)))
     }
 
     /// A request whose attempt ended stands in line again, outside its queue.
@@ -206,9 +217,12 @@ impl<W> Scheduler<W> {
             deadline: Instant::NEVER,
             stage: Stage::Running,
             started: true,
+            route: None,
             is_read: false,
             waker: None,
         });
+        self.seat(now, index);
+        self.note_running(index);
         self.each_limit(index, |spec, state, cost| {
             state.grant(spec, now, cost);
             state.claim(spec, now, cost);
@@ -229,6 +243,14 @@ impl<W> Scheduler<W> {
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
+        if !self.is_well_seated(now, id.index) {
+            self.give_back(now, queue, id.index);
+            if !self.refuse_if_stranded(now, id.index) {
+                self.requeue(id.index, Instant::ZERO);
+                self.dispatch(now);
+            }
+            return self.claim(now, id);
+        }
         self.drop_grant(now, queue, id.index);
         self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
@@ -239,6 +261,7 @@ impl<W> Scheduler<W> {
         request.is_read = false;
         request.since = now;
         self.last_start = now;
+        self.note_running(id.index);
         self.drop_deadline(id.index);
         self.redecide_blocked(queue);
         self.after_event(now);
@@ -261,6 +284,7 @@ impl<W> Scheduler<W> {
         self.drop_deadline(index);
         let is_read = self.requests[index].is_read;
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
+        self.unseat(now, index);
         if !is_read {
             self.unlearn(now, queue);
         }
@@ -302,6 +326,9 @@ impl<W> Scheduler<W> {
         limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
         keys[*key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut change);
         shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut change);
+        if self.pool.is_some() {
+            self.each_endpoint_limit(index, change);
+        }
     }
 
     /// A request was granted: the pace clocks that it goes by move on.
@@ -318,7 +345,7 @@ impl<W> Scheduler<W> {
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
-        } else if queues[queue].state == QueueState::Yielding {
+        } else if queues[queue].state == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
             lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -338,7 +365,7 @@ impl<W> Scheduler<W> {
         self.timers.push(until, Due::Queue(queue, self.queues.generation(queue)));
     }
 
-    fn unpark(&mut self, queue: u32) {
+    pub(super) fn unpark(&mut self, queue: u32) {
         self.make_ready(queue);
         let Self { timers, requests, queues, .. } = self;
         timers.note_stale(|at, due| is_live(requests, queues, at, due));
@@ -402,6 +429,7 @@ impl<W> Scheduler<W> {
         self.drop_grant(now, queue, index);
         self.requests[index].stage = Stage::Asleep;
         self.each_limit(index, |_, state, cost| state.refund(cost));
+        self.unseat(now, index);
         self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
         self.redecide_all(self.queues[queue].key);
     }

@@ -32,7 +32,8 @@ impl Plan {
             }));
         }
         rules.extend(fresh.into_iter().flatten());
-        Self { rules: rules.into(), ..self }
+        let pool = self.pool.map(|pool| Box::new(pool.succeeding(old.pool.as_deref())));
+        Self { rules: rules.into(), pool, ..self }
     }
 
     /// This plan with its units at other positions: the first at `places[0]`, and so on. Units that are not listed stay.
@@ -47,6 +48,10 @@ impl Plan {
         limits
             .chain(self.rules.iter_mut().flat_map(|rule| &mut rule.own))
             .for_each(|spec| move_charge(&mut spec.charge));
+        for endpoint in self.pool.iter_mut().flat_map(|pool| &mut pool.endpoints) {
+            let limits = endpoint.limits.iter_mut().chain(&mut endpoint.key_limits);
+            limits.for_each(|spec| move_charge(&mut spec.charge));
+        }
         let paces = self.rules.iter_mut().flat_map(|rule| rule.key_pace.iter_mut().chain(&mut rule.shared_pace));
         paces.for_each(|pace| move_charge(&mut pace.charge));
         self
@@ -75,6 +80,7 @@ impl<W> Scheduler<W> {
         self.owe_all();
         self.change_guard(now);
         self.refuse_unfit(now);
+        self.refuse_without_endpoint(now);
         self.review_door(now);
         self.retries = match (self.plan.retry_budget, self.retries) {
             (Some(fresh), Some(known)) => Some(fresh.succeeding(known)),
@@ -112,6 +118,7 @@ impl<W> Scheduler<W> {
         for (clock, other) in record.clocks.iter_mut().zip(&old.clocks) {
             *clock = clock.later(*other);
         }
+        self.merge_seats(now, into.index, old.seat);
         self.refuse_unfit(now);
         self.redecide_all(into.index);
         self.note_idle(now, into.index);
@@ -142,6 +149,7 @@ impl<W> Scheduler<W> {
             *numbers = None;
             limits.change_to(now, (&was, &before), (&plan.rules[rule].own, days));
         }
+        self.change_pool(now, old, &before);
     }
 
     /// Sorts the queues into the lanes of the present plan, those that are ready in the order of their turns.

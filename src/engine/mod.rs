@@ -8,6 +8,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod answer;
+mod breaker;
 mod cost;
 mod door;
 mod evict;
@@ -25,6 +26,7 @@ mod overdue;
 mod owed;
 mod pause;
 mod plan;
+mod pool;
 mod queue;
 mod retry;
 mod retry_budget;
@@ -39,6 +41,7 @@ mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
+pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, RatioPlan, Report, Ticket};
 pub use explain::{Explained, Hindrance, LimitAnswer, Room, Standing};
 pub use guard::Notice;
 pub use health::Health;
@@ -48,6 +51,9 @@ pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
     Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,
     PaceRef, Plan, RuleId, RulePlan,
+};
+pub use pool::{
+    Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use retry_budget::RetryBudget;

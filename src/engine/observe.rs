@@ -6,6 +6,7 @@ use super::answer::{KeyId, RequestId, Target};
 use super::guard::Notice;
 use super::limit::{self, Word};
 use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Narrows, Origin, RulePlan};
+use super::pool::{EndpointId, EndpointPlan};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
@@ -75,6 +76,10 @@ pub(super) enum Spot {
     Own(usize),
     Key(usize),
     Shared(usize),
+    /// Of the endpoint.
+    Endpoint(usize),
+    /// Of the key on the endpoint.
+    Seat(usize),
 }
 
 /// Whose limits they may be.
@@ -83,6 +88,8 @@ struct Circle {
     rule: Option<u16>,
     key: Option<u32>,
     queue: Option<u32>,
+    /// In a pool servers count for each endpoint.
+    endpoint: Option<EndpointId>,
 }
 
 impl<W> Scheduler<W> {
@@ -102,7 +109,8 @@ impl<W> Scheduler<W> {
         let Some(request) = running else { return false };
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read);
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
-        let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue) };
+        let endpoint = request.route.as_ref().and_then(|route| route.at);
+        let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
         let mut told: Vec<(Spot, u16)> = Vec::new();
         let mut is_any = false;
         for window in windows {
@@ -122,6 +130,7 @@ impl<W> Scheduler<W> {
             self.read_all(now, id.index, &told);
         }
         self.redecide_all(key);
+        self.pool_event();
         self.after_event(now);
         true
     }
@@ -137,17 +146,18 @@ impl<W> Scheduler<W> {
     ) -> bool {
         let now = self.tick(now);
         let circle = match target {
-            Target::Overall => Circle { rule: None, key: None, queue: None },
-            Target::Rule(rule) => Circle { rule: Some(rule.0), key: None, queue: None },
+            Target::Overall => Circle { rule: None, key: None, queue: None, endpoint: None },
+            Target::Endpoint(endpoint) => Circle { rule: None, key: None, queue: None, endpoint: Some(endpoint) },
+            Target::Rule(rule) => Circle { rule: Some(rule.0), key: None, queue: None, endpoint: None },
             Target::Key(KeyId { index, generation }) | Target::Queue(_, KeyId { index, generation })
                 if !self.keys.contains(index, generation) =>
             {
                 return false;
             }
-            Target::Key(key) => Circle { rule: None, key: Some(key.index), queue: None },
+            Target::Key(key) => Circle { rule: None, key: Some(key.index), queue: None, endpoint: None },
             Target::Queue(rule, key) => {
                 let queue = self.queue_of(key.index, rule);
-                Circle { rule: Some(rule.0), key: Some(key.index), queue: Some(queue) }
+                Circle { rule: Some(rule.0), key: Some(key.index), queue: Some(queue), endpoint: None }
             }
             Target::Request => return true,
         };
@@ -161,21 +171,25 @@ impl<W> Scheduler<W> {
             self.redecide_all(key);
             self.note_idle(now, key);
         }
+        self.pool_event();
         self.dispatch(now);
         true
     }
 
     /// The limit that a window narrows: of those that count the same, on its side if there are any, the one whose period
-    /// and count are most like its own; of equals the one that binds fewest.
+    /// and count are most like its own; of equals the one that binds fewest. What an endpoint's server says, unless the
+    /// rules say what it is about, is about the endpoint and nothing else.
     fn spot(&self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
         let rule = circle.rule.map(|rule| &self.plan.rules[usize::from(rule)]);
         let mapped = rule.and_then(|rule| {
             rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(window.name)).map(|known| &known.narrows)
         });
+        let of_endpoint = circle.endpoint.is_some() && mapped.is_none();
         let best = |side: Option<Side>| {
             let candidates = self.candidates(circle).filter(|(spot, spec)| {
                 let counts = spec.charge == window.charge && !matches!(spec.kind, LimitKind::Spaced { .. });
                 counts
+                    && spot.is_of_endpoint() == of_endpoint
                     && mapped.is_none_or(|narrows| narrows.names(&spec.origin))
                     && side.is_none_or(|side| spot.side() == side)
             });
@@ -206,8 +220,18 @@ impl<W> Scheduler<W> {
         let own = own.iter().enumerate().map(|(position, spec)| (Spot::Own(position), spec));
         let key = bound(plan.key_limits.len(), |rule| &rule.key).filter(move |_| has_key);
         let shared = bound(all, |rule| &rule.shared);
+        let endpoint = self.endpoint_plan(circle);
+        let seat = endpoint.filter(|_| has_key).map_or(&[][..], |endpoint| &endpoint.key_limits);
+        let seat = seat.iter().enumerate().map(|(position, spec)| (Spot::Seat(position), spec));
+        let endpoint = endpoint.map_or(&[][..], |endpoint| &endpoint.limits);
+        let endpoint = endpoint.iter().enumerate().map(|(position, spec)| (Spot::Endpoint(position), spec));
+        let own = own.chain(seat).chain(endpoint);
         own.chain(key.map(|limit| (Spot::Key(limit), &plan.key_limits[limit])))
             .chain(shared.map(|limit| (Spot::Shared(limit), &plan.shared_limits[limit])))
+    }
+
+    fn endpoint_plan(&self, circle: Circle) -> Option<&EndpointPlan> {
+        self.plan.pool.as_ref()?.endpoints.get(usize::from(circle.endpoint?.0))
     }
 
     /// Lays a window over its limit. Returns it as a bit, if it told what is left.
@@ -235,6 +259,14 @@ impl<W> Scheduler<W> {
             Spot::Own(position) => self.queues[circle.queue?].limits.as_mut_slice().get_mut(position)?,
             Spot::Key(limit) => &mut self.keys[circle.key?].limits.as_mut_slice()[limit],
             Spot::Shared(limit) => &mut self.shared.as_mut_slice()[limit],
+            Spot::Endpoint(position) => {
+                let endpoint = self.endpoint_mut(circle.endpoint?)?;
+                endpoint.limits.as_mut_slice().get_mut(position)?
+            }
+            Spot::Seat(position) => {
+                let seat = self.keys[circle.key?].seat.as_mut()?;
+                seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
+            }
         };
         Some(state.observe(word))
     }
@@ -247,12 +279,14 @@ impl<W> Scheduler<W> {
             }
             Spot::Key(limit) => self.plan.key_limits.get(limit),
             Spot::Shared(limit) => self.plan.shared_limits.get(limit),
+            Spot::Endpoint(position) => self.endpoint_plan(circle)?.limits.get(position),
+            Spot::Seat(position) => self.endpoint_plan(circle)?.key_limits.get(position),
         }
     }
 
     /// The response to a running attempt was read: it is in what the server told of these limits.
     fn read_all(&mut self, now: Instant, index: u32, told: &[(Spot, u16)]) {
-        let Self { plan, requests, queues, keys, shared, .. } = self;
+        let Self { plan, requests, queues, keys, shared, pool, .. } = self;
         let request = &requests[index];
         let costs = request.costs.get();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
@@ -269,6 +303,17 @@ impl<W> Scheduler<W> {
             let cost = costs.of(plan.shared_limits[limit].charge);
             shared.as_mut_slice()[limit].read(now, cost, bits(Spot::Shared(limit)));
         }
+        let (Some(pool), Some(at)) = (pool, request.route.as_ref().and_then(|route| route.at)) else { return };
+        let of_pool = &plan.pooled().endpoints[usize::from(at.0)];
+        let states = pool.endpoints[usize::from(at.0)].limits.as_mut_slice();
+        for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {
+            state.read(now, costs.of(spec.charge), bits(Spot::Endpoint(position)));
+        }
+        let seat = keys[*key].seat.as_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
+        let states = seat.map_or(&mut [][..], |limits| limits.as_mut_slice());
+        for (position, (spec, state)) in of_pool.key_limits.iter().zip(states).enumerate() {
+            state.read(now, costs.of(spec.charge), bits(Spot::Seat(position)));
+        }
     }
 
     /// Takes a note if the server has another count for a window as long as the limit's.
@@ -277,7 +322,9 @@ impl<W> Scheduler<W> {
         // What was learnt is not what the rules say.
         let configured = match (spot, circle.rule) {
             (Spot::Own(position), Some(rule)) => self.plan.rules[usize::from(rule)].own.get(position),
-            (Spot::Own(_) | Spot::Key(_) | Spot::Shared(_), _) => self.spec_at(circle, spot),
+            (Spot::Own(_) | Spot::Key(_) | Spot::Shared(_) | Spot::Endpoint(_) | Spot::Seat(_), _) => {
+                self.spec_at(circle, spot)
+            }
         };
         let Some(LimitSpec { origin, kind, charge }) = configured.cloned() else { return };
         let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(kind).get()) <= LIKE);
@@ -312,8 +359,15 @@ impl<W> Scheduler<W> {
 impl Spot {
     const fn side(self) -> Side {
         match self {
-            Self::Own(_) | Self::Key(_) => Side::Key,
-            Self::Shared(_) => Side::All,
+            Self::Own(_) | Self::Key(_) | Self::Seat(_) => Side::Key,
+            Self::Shared(_) | Self::Endpoint(_) => Side::All,
+        }
+    }
+
+    const fn is_of_endpoint(self) -> bool {
+        match self {
+            Self::Endpoint(_) | Self::Seat(_) => true,
+            Self::Own(_) | Self::Key(_) | Self::Shared(_) => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pool::PoolPlan;
 use super::retry::RetryPolicy;
 use super::retry_budget::RetryBudget;
 use super::time::Nanos;
@@ -36,6 +37,8 @@ pub struct Plan {
     pub retry_budget: Option<RetryBudget>,
     /// When nothing more starts because too many attempts were invalid.
     pub ban_guard: Option<BanGuard>,
+    /// The endpoints, of which every start uses one. `None`: there is only one way to send.
+    pub pool: Option<Box<PoolPlan>>,
 }
 
 /// Nothing starts while `level` attempts of the last `period` were invalid ones.
@@ -238,6 +241,10 @@ pub enum Origin {
     NamedPerKey(Arc<str>),
     /// `[lanes.N] overall`.
     Lane(Arc<str>),
+    /// The `overall` of an endpoint of `[pool]`.
+    EndpointOverall(Arc<str>),
+    /// The `per_key` of an endpoint of `[pool]`.
+    EndpointPerKey(Arc<str>),
 }
 
 impl Origin {
@@ -246,7 +253,12 @@ impl Origin {
         match self {
             Self::RuleOverall(_) | Self::RulePerKey(_) => 0,
             Self::Lane(_) => 1,
-            Self::Overall | Self::PerKey | Self::NamedOverall(_) | Self::NamedPerKey(_) => 2,
+            Self::Overall
+            | Self::PerKey
+            | Self::NamedOverall(_)
+            | Self::NamedPerKey(_)
+            | Self::EndpointOverall(_)
+            | Self::EndpointPerKey(_) => 2,
         }
     }
 }

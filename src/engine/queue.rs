@@ -7,6 +7,7 @@ use super::cost::OwnCosts;
 use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
+use super::pool::{KeySeat, Route};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -27,6 +28,8 @@ pub(super) struct Request<W> {
     pub(super) stage: Stage,
     /// Whether an attempt ever started.
     pub(super) started: bool,
+    /// Its endpoint, and what it knows of endpoints; nothing where there is no pool.
+    pub(super) route: Option<Box<Route>>,
     /// Whether the response to the running attempt was read.
     pub(super) is_read: bool,
     pub(super) waker: Option<W>,
@@ -68,6 +71,19 @@ impl Stage {
         match self {
             Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
             Self::Outside | Self::Running | Self::Overdue | Self::Aborted | Self::Refused { .. } => false,
+        }
+    }
+
+    /// Whether its attempt runs.
+    pub(super) const fn runs(self) -> bool {
+        match self {
+            Self::Running | Self::Overdue | Self::Aborted => true,
+            Self::Outside
+            | Self::Queued { .. }
+            | Self::Granted { .. }
+            | Self::Asleep
+            | Self::Out { .. }
+            | Self::Refused { .. } => false,
         }
     }
 
@@ -202,6 +218,8 @@ pub(super) struct Queue {
     pub(super) passed: u32,
     /// The next room of the key in these limits is its own.
     pub(super) owed: bool,
+    /// Whether it waits for something to happen at an endpoint.
+    pub(super) awaits_pool: bool,
     pub(super) limits: LimitStates,
     /// The key's own numbers, where it has other ones than its rule.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
@@ -243,6 +261,7 @@ impl Queue {
             credit: 0,
             passed: 0,
             owed: false,
+            awaits_pool: false,
             limits: LimitStates::new(&plan.own),
             numbers: None,
             learnt_until: Instant::ZERO,
@@ -271,6 +290,8 @@ pub(super) struct KeyRecord {
     pub(super) swept: bool,
     pub(super) limits: LimitStates,
     pub(super) clocks: Box<[PaceClock]>,
+    /// What it knows of endpoints, if there is a pool and it was there.
+    pub(super) seat: Option<Box<KeySeat>>,
 }
 
 impl KeyRecord {
@@ -286,6 +307,7 @@ impl KeyRecord {
             limits: LimitStates::new(&plan.key_limits),
             // An empty box allocates nothing.
             clocks: vec![PaceClock::from(begin); plan.key_clocks].into_boxed_slice(),
+            seat: None,
         }
     }
 }

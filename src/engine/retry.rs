@@ -43,6 +43,8 @@ pub enum Scope {
     Rule,
     /// Everything.
     Overall,
+    /// The endpoint of the attempt, where there is a pool; else its key.
+    Endpoint,
 }
 
 /// How the policy's own delay and the server's wait combine.
@@ -177,6 +179,30 @@ impl RetryPolicy {
     /// assert_eq!(policy.decide(&mut Spent::default(), FailureKind::Ambiguous, true, 0), Decision::BackOff(second));
     /// ```
     pub fn decide(&self, spent: &mut Spent, failure: FailureKind, idempotent: bool, seed: u64) -> Decision {
+        self.decide_in_pool(spent, failure, idempotent, seed, |wait| wait)
+    }
+
+    /// The same where the request itself may not have to wait as long as what it told to wait: `rest` says how long,
+    /// given how long its endpoint is to be left alone. Only its own waiting counts against `ceiling` and `total_wait`.
+    ///
+    /// ```
+    /// use request_balancer::{Decision, FailureKind, Nanos, Retry, Spent};
+    ///
+    /// let policy = Retry::new().jitter(0.0).ceiling(std::time::Duration::from_secs(60)).policy();
+    /// let (mut spent, wait) = (Spent::default(), Nanos::from_secs(90));
+    /// let asked = FailureKind::Retry { after: Some(wait) };
+    /// let other_is_free = |_| Nanos::ZERO;
+    /// let decision = policy.decide_in_pool(&mut spent, asked, false, 0, other_is_free);
+    /// assert_eq!((decision, spent.total_wait), (Decision::Retry { wait }, Nanos::ZERO));
+    /// ```
+    pub fn decide_in_pool(
+        &self,
+        spent: &mut Spent,
+        failure: FailureKind,
+        idempotent: bool,
+        seed: u64,
+        rest: impl FnOnce(Nanos) -> Nanos,
+    ) -> Decision {
         let fail = |spent: &mut Spent, allowed: Result<(), GiveUp>, last: GiveUp| {
             spent.failures = spent.failures.saturating_add(1);
             match allowed {
@@ -200,11 +226,21 @@ impl RetryPolicy {
                 }
                 Decision::Retry { wait }
             }
-            FailureKind::Retry { after: Some(after) } => self.wait(spent, after, seed),
+            FailureKind::Retry { after: Some(after) } => self.wait(spent, after, seed, rest),
         }
     }
 
-    fn wait(&self, spent: &mut Spent, after: Nanos, seed: u64) -> Decision {
+    /// An attempt was turned away by an endpoint that is of no more use, and another one is asked at once: that is no
+    /// failure, but counts among the waits.
+    pub fn turn_away(&self, spent: &mut Spent) -> Decision {
+        if spent.waits >= self.waits {
+            return Decision::GiveUp { reason: GiveUp::Waits, hold: None };
+        }
+        spent.waits += 1;
+        Decision::BackOff(Nanos::ZERO)
+    }
+
+    fn wait(&self, spent: &mut Spent, after: Nanos, seed: u64, rest: impl FnOnce(Nanos) -> Nanos) -> Decision {
         let own = || self.delay(spent.failures.saturating_add(1), seed);
         let wait = match self.order {
             WaitOrder::Max => after.max(own()),
@@ -212,13 +248,14 @@ impl RetryPolicy {
             WaitOrder::Policy => own(),
         }
         .max(self.min_wait);
+        let rest = rest(wait);
         let give_up = |reason| Decision::GiveUp { reason, hold: Some(wait) };
         if let Some(ceiling) = self.ceiling
-            && wait > ceiling
+            && rest > ceiling
         {
-            return give_up(GiveUp::WaitTooLong { wait, ceiling });
+            return give_up(GiveUp::WaitTooLong { wait: rest, ceiling });
         }
-        let total = spent.total_wait.saturating_add(wait);
+        let total = spent.total_wait.saturating_add(rest);
         if spent.waits >= self.waits || self.total_wait.is_some_and(|most| total > most) {
             return give_up(GiveUp::Waits);
         }
@@ -240,7 +277,7 @@ impl Default for RetryPolicy {
             waits: 20,
             ceiling: Some(Nanos::from_secs(300)),
             total_wait: Some(Nanos::from_secs(900)),
-            hold: Scope::Key,
+            hold: Scope::Endpoint,
             order: WaitOrder::Max,
         }
     }
@@ -252,7 +289,7 @@ fn doubled(base: Nanos, times: u32) -> Nanos {
 }
 
 /// A number from 0 up to but not including 1, by the finaliser of splitmix64.
-fn draw(seed: u64) -> f64 {
+pub(super) fn draw(seed: u64) -> f64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -13,6 +13,7 @@ use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::observe::Difference;
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
+use super::pool::Pool;
 use super::queue::{KeyRecord, Queue, Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
@@ -58,6 +59,7 @@ pub struct Scheduler<W> {
     pub(super) rules: Box<[RuleState]>,
     pub(super) shared: LimitStates,
     pub(super) clocks: Box<[PaceClock]>,
+    pub(super) pool: Option<Box<Pool>>,
     pub(super) days: Days,
     pub(super) hold: Instant,
     pub(super) hold_cause: HoldCause,
@@ -79,6 +81,8 @@ pub struct Scheduler<W> {
     pub(super) order: Vec<usize>,
     /// Scratch of a turn: shared limits that a costly request waits for.
     pub(super) reserved: Vec<usize>,
+    /// Scratch of a turn: a costly request waits for an endpoint.
+    pub(super) pool_reserved: bool,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
@@ -134,6 +138,7 @@ impl<W> Scheduler<W> {
             rules: plan.rules.iter().map(rule_state).collect(),
             shared: LimitStates::new(&plan.shared_limits),
             clocks: vec![PaceClock::from(begin); plan.shared_clocks].into_boxed_slice(),
+            pool: plan.pool.as_ref().map(|pool| Box::new(Pool::new(pool))),
             days: Days::new(&plan.zones),
             hold: Instant::ZERO,
             hold_cause: HoldCause::default(),
@@ -147,6 +152,7 @@ impl<W> Scheduler<W> {
             opens: None,
             order: Vec::new(),
             reserved: Vec::new(),
+            pool_reserved: false,
             wakes: Vec::new(),
             evicted: Vec::new(),
             door: Door::default(),
@@ -317,16 +323,22 @@ impl<W> Scheduler<W> {
         // The hold stands even if the request is gone: it is what the server said.
         let steps_out = match scope {
             Target::Request => true,
-            Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
+            Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Endpoint(_) => {
                 self.set_hold(now, scope, until, HoldCause::Retry);
                 false
             }
         };
+        if let Target::Endpoint(_) = scope
+            && self.requests.contains(id.index, id.generation)
+        {
+            self.note_turned_away(id.index);
+        }
         if !self.put_back(now, id, deadline) {
             return false;
         }
-        if !self.refuse_if_unfit(now, id.index) {
-            if steps_out {
+        if !self.refuse_if_unfit(now, id.index) && (steps_out && until > now || !self.refuse_if_stranded(now, id.index))
+        {
+            if steps_out && until > now {
                 self.step_out(id, until);
             } else {
                 self.requeue(id.index, Instant::ZERO);
@@ -344,6 +356,7 @@ impl<W> Scheduler<W> {
         if !self.put_back(now, id, deadline) {
             return false;
         }
+        self.forget_tried(id.index);
         let queue = self.requests[id.index].queue;
         if !self.refuse_if_unfit(now, id.index) {
             if self.plan.rules[usize::from(self.queues[queue].rule)].ordered {
@@ -409,6 +422,7 @@ impl<W> Scheduler<W> {
             shared.as_mut_slice()[limit].settle(spec, at, before, actual, is_read);
         }
         let key = *key;
+        self.settle_endpoint(id.index, charge, before, actual);
         self.redecide_all(key);
         self.dispatch(now);
     }
@@ -525,14 +539,17 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let costs = Costs::new(entry.cost, entry.units);
         if !costs.is_plain() {
-            self.must_fit(queue, costs).map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
+            let fits = self.must_fit(queue, costs).and_then(|()| self.plan.must_fit_pool(entry.endpoints, costs));
+            fits.map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
     }
 
     /// Whether a new request may start at once.
     pub(super) fn needs_no_wait(&mut self, now: Instant, queue: u32, entry: Entry<'_>) -> bool {
-        entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, Costs::new(entry.cost, entry.units))
+        entry.not_before.is_none_or(|at| at <= now)
+            && (self.pool.is_none() || entry.endpoints.is_empty())
+            && self.is_clear(now, queue, Costs::new(entry.cost, entry.units))
     }
 
     /// What a request costs and what there is room for, if one of its limits never has room for it.

@@ -5,6 +5,7 @@ use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::observe::Difference;
 use super::plan::{LimitSpec, RuleId};
+use super::pool::EndpointSnapshot;
 use super::queue::{Queue, Request};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub lanes: Vec<LaneSnapshot>,
     /// Per rule, in the order of the plan.
     pub rules: Vec<RuleSnapshot>,
+    /// Per endpoint, in the order of the plan.
+    pub endpoints: Vec<EndpointSnapshot>,
     /// Limits that the server has other numbers for than the rules, in the order in which that was first seen.
     pub differences: Vec<Difference>,
 }
@@ -89,6 +92,7 @@ impl<W> Scheduler<W> {
             next_wake: self.next_wake(),
             lanes: lanes.collect(),
             rules: rules.collect(),
+            endpoints: self.endpoints(now),
             differences: self.differences.clone(),
         }
     }
@@ -129,9 +133,13 @@ impl<W> Scheduler<W> {
             // What is granted is outstanding in the limits already, and who stepped out is passed.
             ahead = self.queues[queue].waiting.len.into();
         }
+        let mut all = match self.next_endpoint(now, key) {
+            Ok(answer) => answer,
+            Err(None) => return NextStart::Never,
+            Err(Some(opens)) => Ask::At(opens),
+        };
         let Self { plan, queues, keys, shared, days, .. } = self;
         let rule = &plan.rules[position];
-        let mut all = Ask::Room;
         let mut ask =
             |spec: Spec<'_>, state: &mut LimitState, cost| all = all.and(state.earliest(spec, now, ahead, cost));
         if let Some(queue) = queue {
@@ -154,11 +162,11 @@ impl<W> Scheduler<W> {
     /// fill a limit that lets go only when they end.
     #[must_use]
     pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
-        let running: Vec<&Request<W>> = ancestors
-            .iter()
-            .filter_map(|id| self.requests.get(id.index, id.generation))
-            .filter(|request| request.stage.may_go_on())
-            .collect();
+        let goes_on = |id: &&RequestId| {
+            self.requests.get(id.index, id.generation).is_some_and(|request| request.stage.may_go_on())
+        };
+        let indices: Vec<u32> = ancestors.iter().filter(goes_on).map(|id| id.index).collect();
+        let running: Vec<&Request<W>> = indices.iter().map(|&index| &self.requests[index]).collect();
         let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
             let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));
             let taken: u64 = bound.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
@@ -184,6 +192,7 @@ impl<W> Scheduler<W> {
                     rule_of(other).shared.iter().any(|also| also.limit == bound.limit)
                 })
             })
+            || self.would_fill_pool(&indices)
     }
 }
 

@@ -216,7 +216,9 @@ impl Origin {
             | Self::RuleOverall(_)
             | Self::NamedOverall(_)
             | Self::NamedPerKey(_)
-            | Self::Lane(_) => None,
+            | Self::Lane(_)
+            | Self::EndpointOverall(_)
+            | Self::EndpointPerKey(_) => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 
 use super::answer::{KeyId, RequestId, Target};
 use super::plan::RuleId;
+use super::pool::EndpointId;
 use super::queue::Stage;
 use super::scheduler::Scheduler;
 use super::time::Instant;
@@ -24,6 +25,7 @@ pub(super) struct Streaks {
 enum Held {
     Overall,
     Rule(RuleId),
+    Endpoint(EndpointId),
     Key(KeyId, Option<RuleId>),
 }
 
@@ -39,6 +41,7 @@ impl Held {
         match target {
             Target::Overall => Some(Self::Overall),
             Target::Rule(rule) => Some(Self::Rule(rule)),
+            Target::Endpoint(endpoint) => Some(Self::Endpoint(endpoint)),
             Target::Key(key) => Some(Self::Key(key, None)),
             Target::Queue(rule, key) => Some(Self::Key(key, Some(rule))),
             Target::Request => None,
@@ -117,6 +120,9 @@ impl<W> Scheduler<W> {
         for held in [Held::Overall, Held::Rule(rule), Held::Key(key, None), Held::Key(key, Some(rule))] {
             self.streaks.end(held, began);
         }
+        if let Some(endpoint) = self.endpoint_of(id) {
+            self.streaks.end(Held::Endpoint(endpoint), began);
+        }
     }
 
     /// Until when the rows of an idle key are remembered.
@@ -130,7 +136,7 @@ impl<W> Scheduler<W> {
                 Held::Key(key, Some(rule)) => {
                     self.find_queue(key.index, *rule).map_or(Instant::ZERO, |queue| self.queues[queue].hold)
                 }
-                Held::Overall | Held::Rule(_) => Instant::ZERO,
+                Held::Overall | Held::Rule(_) | Held::Endpoint(_) => Instant::ZERO,
             };
             hold.saturating_add(hold.since(row.latest))
         });

@@ -39,6 +39,10 @@ pub(super) enum Refusal {
     Owed,
     /// Its siblings used up the key's room, and did so often enough.
     Passed(Ask),
+    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint.
+    Pool { at: Option<Instant>, on_event: bool },
+    /// It has no endpoint to wait for.
+    NoEndpoint,
 }
 
 /// Whose costs are asked for.
@@ -167,6 +171,7 @@ impl<W> Scheduler<W> {
             }
             match due {
                 Due::Queue(queue, _) => self.make_ready(queue),
+                Due::Request(id) if self.refuse_if_stranded(now, id.index) => {}
                 Due::Request(id) => self.requeue(id.index, Instant::ZERO),
             }
         }
@@ -223,6 +228,7 @@ impl<W> Scheduler<W> {
         let mut opens: Option<Instant> = None;
         let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
+        self.pool_reserved = false;
         let order = self.serving_order();
         let mut lanes = order.iter();
         let mut next = lanes.next();
@@ -267,7 +273,7 @@ impl<W> Scheduler<W> {
             if self.queues[head].credit < self.cost_of_turn(head) {
                 self.next_round(head);
             } else if let Err(refusal) = self.check(now, head, Whose::First(head), waived) {
-                self.demote(head, refusal);
+                self.demote(now, head, refusal);
             } else if fits {
                 self.grant(now, head);
                 self.order = order;
@@ -305,7 +311,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, requests, queues, days, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, pool_reserved, pool, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if self.paused || state.paused {
@@ -317,10 +323,18 @@ impl<W> Scheduler<W> {
         }
         let plan_of_rule = &plan.rules[rule];
         let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
-        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
+        if *pool_reserved
+            || plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit))
+        {
             return Gate::Reserved;
         }
-        let mut ask = |costs| shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
+        let mut ask = |costs| {
+            let answer = shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
+            match pool {
+                None => answer,
+                Some(pool) => answer.and(pool.room(plan.pooled(), days, now, costs)),
+            }
+        };
         let answer = ask(costs);
         let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
@@ -366,7 +380,7 @@ impl<W> Scheduler<W> {
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
             let due = pace_due(&rule.key_pace, &key.clocks, costs);
-            return if due > now && !waived { Err(Refusal::Until(due)) } else { Ok(()) };
+            return if due > now && !waived { Err(Refusal::Until(due)) } else { self.ask_pool(now, id, whose) };
         }
         let (passed, owed) = (queue.passed, queue.owed);
         if (owed || self.patience(id).is_some_and(|need| passed >= need)) && self.waits_for_siblings(now, id, of_key) {
@@ -376,11 +390,23 @@ impl<W> Scheduler<W> {
     }
 
     /// Moves a queue that may not start out of its ring.
-    fn demote(&mut self, id: u32, refusal: Refusal) {
+    fn demote(&mut self, now: Instant, id: u32, refusal: Refusal) {
+        if let Refusal::NoEndpoint = refusal {
+            return self.refuse(now, self.queues[id].waiting.head, Why::NoEndpoint);
+        }
         self.leave_ring(id);
         match refusal {
             Refusal::Until(until) => self.park(id, until),
-            Refusal::Event => self.queues[id].state = QueueState::Blocked,
+            Refusal::Event | Refusal::NoEndpoint => self.queues[id].state = QueueState::Blocked,
+            Refusal::Pool { at, on_event } => {
+                match at {
+                    Some(at) => self.park(id, at),
+                    None => self.queues[id].state = QueueState::Blocked,
+                }
+                if on_event {
+                    self.wait_for_pool(id);
+                }
+            }
             Refusal::Owed => self.queues[id].state = QueueState::Yielding,
             Refusal::Passed(ask) => {
                 if self.queues[id].owed {
@@ -417,6 +443,7 @@ impl<W> Scheduler<W> {
         if is_first {
             self.begin_lease(now, index);
         }
+        self.seat(now, index);
         self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
@@ -470,7 +497,7 @@ impl<W> Scheduler<W> {
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
     /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
     fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
+        let Self { plan, shared, requests, queues, days, reserved, pool_reserved, pool, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
         let bounds = &plan.rules[rule].shared;
         let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
@@ -481,6 +508,11 @@ impl<W> Scheduler<W> {
             if answer != Ask::Room {
                 widest = widest.max(Some(breadth(bound)));
             }
+            all = all.and(answer);
+        }
+        if let Some(pool) = pool {
+            let answer = pool.room(plan.pooled(), days, now, costs);
+            *pool_reserved = answer != Ask::Room;
             all = all.and(answer);
         }
         let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;

@@ -7,6 +7,7 @@ use super::check;
 use super::finding::{Findings, Place};
 use super::model::{Pace, Rules, Share};
 use super::observe::Observe;
+use super::pool::PoolRules;
 use super::quota::{CountFrom, Quota};
 use super::retry::Retry;
 use crate::engine::{Nanos, Overflow};
@@ -71,6 +72,7 @@ pub struct RulesBuilder {
     pub(super) lanes: Vec<(At<u32>, Lane)>,
     pub(super) keys: Vec<(At<String>, OwnQuotas)>,
     pub(super) dialects: Vec<(At<String>, OwnDialect)>,
+    pub(super) pool: Option<PoolRules>,
     pub(super) retry: Retry,
     pub(super) retry_budget: Option<At<Share>>,
 }

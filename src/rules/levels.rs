@@ -69,6 +69,11 @@ impl<'r> Level<'r> {
         join(&join("keys", key), rule.name())
     }
 
+    /// The path of one of an endpoint's fields.
+    pub(crate) fn path_of_endpoint(endpoint: &str, field: &str) -> String {
+        join(&join("pool.endpoints", endpoint), field)
+    }
+
     /// Whether its limits over all keys bind a rule.
     pub(crate) fn binds_overall(&self, rule: &CheckedRule) -> bool {
         self.binds(rule, "overall")

@@ -18,6 +18,7 @@ mod levels;
 mod model;
 mod observe;
 mod own;
+mod pool;
 mod quota;
 mod retry;
 mod toml;
@@ -34,6 +35,8 @@ pub use finding::{Finding, FindingCode, Findings, Severity};
 pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
 pub use observe::Observe;
+pub(crate) use pool::EndpointLimits;
+pub use pool::{BreakerRules, EndpointRules, PoolRules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
 #[cfg(feature = "sim")]

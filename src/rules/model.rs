@@ -10,6 +10,7 @@ use super::compile;
 use super::finding::{Finding, FindingCode, Findings};
 use super::observe::CheckedObserve;
 use super::own::{KeyQuotas, OwnNumbers};
+use super::pool::CheckedPool;
 use super::quota::{CountFrom, Quota};
 use super::{check, toml};
 use crate::engine::{Nanos, Overflow, Plan, RetryPolicy};
@@ -75,6 +76,7 @@ pub(super) struct Model {
     pub(super) lanes: Vec<CheckedLane>,
     pub(super) keys: KeyQuotas,
     pub(super) dialects: Vec<Dialect>,
+    pub(super) pool: Option<CheckedPool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -112,7 +112,7 @@ impl Retry {
         self
     }
 
-    /// Default scope of the hold that a retry sets. Default: the key.
+    /// Default scope of the hold that a retry sets. Default: the endpoint, which without a pool is the key.
     pub fn hold(mut self, scope: Scope) -> Self {
         self.hold = Some(scope);
         self
@@ -176,6 +176,7 @@ pub(super) const HOLDS: &[(&str, Scope)] = &[
     ("key", Scope::Key),
     ("rule", Scope::Rule),
     ("overall", Scope::Overall),
+    ("endpoint", Scope::Endpoint),
 ];
 
 pub(super) const ORDERS: &[(&str, WaitOrder)] =
@@ -188,6 +189,7 @@ pub(super) const fn hold_word(scope: Scope) -> &'static str {
         Scope::Key => "key",
         Scope::Rule => "rule",
         Scope::Overall => "overall",
+        Scope::Endpoint => "endpoint",
     }
 }
 

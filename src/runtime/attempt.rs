@@ -20,6 +20,50 @@ pub struct Attempt {
     pub(super) number: u32,
     pub(super) is_last: bool,
     pub(super) waited: Duration,
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+/// The endpoint of an attempt; in a typed [`Pool`](crate::Pool) with its value.
+#[derive(Debug)]
+pub struct Endpoint<T = ()> {
+    name: Arc<str>,
+    value: Arc<T>,
+}
+
+impl Endpoint {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self { name, value: Arc::new(()) }
+    }
+}
+
+impl<T> Endpoint<T> {
+    pub(super) const fn with(name: Arc<str>, value: Arc<T>) -> Self {
+        Self { name, value }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is to the program: a client, a token, a base URL.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The same, to keep.
+    #[must_use]
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.value)
+    }
+}
+
+impl<T> Clone for Endpoint<T> {
+    fn clone(&self) -> Self {
+        Self { name: Arc::clone(&self.name), value: Arc::clone(&self.value) }
+    }
 }
 
 impl Attempt {
@@ -39,6 +83,12 @@ impl Attempt {
     #[must_use]
     pub const fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The endpoint that the attempt is to use; `None` if there is no pool.
+    #[must_use]
+    pub const fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
     }
 
     /// How long the request has stood in line so far, over all its attempts.

@@ -37,7 +37,7 @@ impl Balancer {
 
     /// A balancer in the making, for what [`new`](Self::new) leaves at its default.
     pub fn builder(rules: Rules) -> Builder {
-        Builder { rules, seed: None }
+        Builder { rules, seed: None, coded: false }
     }
 
     /// Runs `f` as a request of a rule and a key, in the caller's task, as soon as no limit is in its way.
@@ -187,7 +187,12 @@ impl Balancer {
             news.set(holding.done(state, now));
             known
         })?;
-        self.shared.tell_hold(news.take(), scope, || (rule, key));
+        match &target.0 {
+            Aim::Endpoint(name) => self.shared.tell_endpoint_hold(news.take(), name.as_str().into()),
+            Aim::Overall | Aim::Rule(_) | Aim::Key(_) | Aim::Queue(..) => {
+                self.shared.tell_hold(news.take(), scope, || (rule, key));
+            }
+        }
         Ok(())
     }
 
@@ -237,7 +242,10 @@ impl Balancer {
         })?;
         if was_on.get() {
             let (scope, rule, key) = target.parts();
-            self.shared.tell(Event::HoldReleased { scope, rule, key });
+            self.shared.tell(match &target.0 {
+                Aim::Endpoint(name) => Event::EndpointReleased { endpoint: name.as_str().into() },
+                Aim::Overall | Aim::Rule(_) | Aim::Key(_) | Aim::Queue(..) => Event::HoldReleased { scope, rule, key },
+            });
         }
         Ok(())
     }
@@ -523,6 +531,7 @@ impl Balancer {
         match &target.0 {
             Aim::Overall => on_all(engine::Target::Overall),
             Aim::Rule(name) => on_all(engine::Target::Rule(self.shared.find(name)?)),
+            Aim::Endpoint(name) => on_all(engine::Target::Endpoint(self.shared.live.load().find_endpoint(name)?)),
             Aim::Key(key) => on_key(key, &engine::Target::Key)?,
             Aim::Queue(name, key) => {
                 let rule = self.shared.find(name)?;
@@ -537,8 +546,10 @@ impl Balancer {
 #[must_use = "a builder does nothing before it builds"]
 #[derive(Clone, Debug)]
 pub struct Builder {
-    rules: Rules,
-    seed: Option<u64>,
+    pub(super) rules: Rules,
+    pub(super) seed: Option<u64>,
+    /// Whether endpoints came from code.
+    pub(super) coded: bool,
 }
 
 impl Builder {
@@ -552,7 +563,11 @@ impl Builder {
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
-        Balancer { shared: Arc::new(Shared::new(self.rules, seed)) }
+        let shared = Arc::new(Shared::new(self.rules, seed));
+        if self.coded {
+            shared.note_coded();
+        }
+        Balancer { shared }
     }
 }
 

@@ -70,7 +70,7 @@ impl Errands {
         }
         self.more |= !evicted.is_empty();
         let notices = std::mem::take(state.machine.take_notices());
-        self.events.extend(notices.into_iter().map(|notice| Event::of(notice, state)));
+        self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);

@@ -59,6 +59,46 @@ pub enum Event {
         /// The key that was held.
         key: Option<Key>,
     },
+    /// An endpoint is held, or for longer than it was: nothing starts on it before `until` unless it is released.
+    EndpointHeld {
+        /// Its name.
+        endpoint: Arc<str>,
+        /// Who wanted it.
+        cause: HoldCause,
+        /// How long it is from now.
+        lasts: Duration,
+        /// When it ends.
+        until: TokioInstant,
+    },
+    /// The hold of an endpoint was ended by [`release`](crate::Balancer::release).
+    EndpointReleased {
+        /// Its name.
+        endpoint: Arc<str>,
+    },
+    /// An endpoint gets a rest: its attempts failed, its quota is spent, or somebody wants it.
+    BreakerOpened {
+        /// Its name.
+        endpoint: Arc<str>,
+        /// How long from now.
+        lasts: Duration,
+        /// When it is tried again.
+        until: TokioInstant,
+    },
+    /// An endpoint works again.
+    BreakerClosed {
+        /// Its name.
+        endpoint: Arc<str>,
+    },
+    /// An endpoint is used no more until it is enabled.
+    EndpointDisabled {
+        /// Its name.
+        endpoint: Arc<str>,
+    },
+    /// An endpoint that was disabled is used again.
+    EndpointEnabled {
+        /// Its name.
+        endpoint: Arc<str>,
+    },
     /// An attempt failed and no other follows, as the retry policy has it.
     RetryGaveUp {
         /// The request's rule.
@@ -179,6 +219,19 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Tells of the hold of an endpoint, if there is anything new about it.
+    pub(crate) fn tell_endpoint_hold(&self, held: Option<NewHold>, endpoint: Arc<str>) {
+        let Some(NewHold { started, cut }) = held else { return };
+        if let Some((lasts, until, cause)) = started {
+            self.tell(Event::EndpointHeld { endpoint, cause, lasts, until });
+        }
+        if let Some((wanted, allowed)) = cut {
+            self.tell(Event::HoldCut { scope: Scope::Endpoint, rule: None, key: None, wanted, allowed });
+        }
+    }
+}
+
 /// A hold that is about to be set.
 pub(crate) struct Holding {
     target: engine::Target,
@@ -211,12 +264,19 @@ impl Holding {
 }
 
 impl Event {
-    pub(super) fn of(notice: Notice, state: &State) -> Self {
+    pub(super) fn of(notice: Notice, now: Instant, state: &State) -> Self {
         match notice {
             Notice::BanAhead { level, period, until } => {
                 Self::BanAhead { level, period: period.into(), until: state.at(until) }
             }
             Notice::BanOver => Self::BanOver,
+            Notice::BreakerOpened { endpoint, until } => {
+                let lasts = until.since(now).into();
+                Self::BreakerOpened { endpoint: state.endpoint_name(endpoint), lasts, until: state.at(until) }
+            }
+            Notice::BreakerClosed { endpoint } => Self::BreakerClosed { endpoint: state.endpoint_name(endpoint) },
+            Notice::EndpointDisabled { endpoint } => Self::EndpointDisabled { endpoint: state.endpoint_name(endpoint) },
+            Notice::EndpointEnabled { endpoint } => Self::EndpointEnabled { endpoint: state.endpoint_name(endpoint) },
             Notice::LimitDiffers(difference) => Self::LimitDiffers(LimitDifference::from(&*difference)),
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::live::Live;
 use super::shared::Shared;
 use crate::engine::{
-    self, Charge, Explained, Hindrance, HoldCause, Instant, LimitAnswer, LimitKind, Nanos, Origin, RequestId, Room,
-    RuleId, Scope, Target,
+    self, Charge, EndpointRoom, Explained, Hindrance, HoldCause, Instant, LimitAnswer, LimitKind, Nanos, Origin,
+    RequestId, Room, RuleId, Scope, Target,
 };
 use crate::error::NextStart;
 use crate::key::Key;
@@ -51,6 +51,34 @@ pub struct Explanation {
     pub reasons: Vec<Reason>,
     /// The limits that bind it, the key's own ones first, with what each says for itself. Empty once it was granted.
     pub limits: Vec<LimitReport>,
+    /// The endpoints that it may use, with what each says for itself. Empty without a pool, and once it was granted.
+    pub endpoints: Vec<EndpointReport>,
+}
+
+/// What one endpoint says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointReport {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it can be used.
+    pub standing: EndpointStanding,
+}
+
+/// Whether an endpoint can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointStanding {
+    /// It can, as far as its limits go.
+    Limited(NextStart),
+    /// It is held for so long.
+    Held(Duration),
+    /// Its breaker is open for so long.
+    Open(Duration),
+    /// Its breaker is half-open, and as many try it as may.
+    Probed,
+    /// It is disabled.
+    Disabled,
 }
 
 /// Where a request stands.
@@ -151,6 +179,7 @@ impl Explainable {
             turns: 0,
             reasons: Vec::new(),
             limits: Vec::new(),
+            endpoints: Vec::new(),
         })
     }
 }
@@ -163,10 +192,11 @@ impl Explanation {
             && self.turns == 0
             && self.reasons.is_empty()
             && self.limits.iter().all(|limit| limit.room == NextStart::Now)
+            && (self.endpoints.is_empty() || self.endpoints.iter().any(EndpointReport::has_room))
     }
 
     fn new(live: &Live, now: Instant, rule: RuleId, key: Key, explained: Explained) -> Self {
-        let Explained { standing, ahead, turns, hindrances, limits } = explained;
+        let Explained { standing, ahead, turns, hindrances, limits, endpoints } = explained;
         let left = |until: Instant| Duration::from(until.since(now));
         let standing = match standing {
             engine::Standing::New => Standing::New,
@@ -192,7 +222,44 @@ impl Explanation {
         };
         let reasons = hindrances.into_iter().map(reason).collect();
         let limits = limits.into_iter().map(|answer| LimitReport::new(live, now, &answer)).collect();
-        Self { rule: Arc::clone(&live.rule(rule).name), key, standing, ahead, turns, reasons, limits }
+        let endpoints = endpoints.into_iter().map(|answer| EndpointReport::new(now, answer)).collect();
+        Self { rule: Arc::clone(&live.rule(rule).name), key, standing, ahead, turns, reasons, limits, endpoints }
+    }
+}
+
+impl EndpointReport {
+    fn new(now: Instant, answer: engine::EndpointAnswer) -> Self {
+        let left = |until: Instant| Duration::from(until.since(now));
+        let standing = match answer.room {
+            EndpointRoom::Now => EndpointStanding::Limited(NextStart::Now),
+            EndpointRoom::At(at) => EndpointStanding::Limited(NextStart::since(now, engine::NextStart::At(at))),
+            EndpointRoom::WhenOneEnds => EndpointStanding::Limited(NextStart::WhenOneEnds),
+            EndpointRoom::Held(until) => EndpointStanding::Held(left(until)),
+            EndpointRoom::Open(until) => EndpointStanding::Open(left(until)),
+            EndpointRoom::Probed => EndpointStanding::Probed,
+            EndpointRoom::Disabled => EndpointStanding::Disabled,
+        };
+        Self { name: answer.name, standing }
+    }
+
+    fn has_room(&self) -> bool {
+        self.standing == EndpointStanding::Limited(NextStart::Now)
+    }
+}
+
+impl fmt::Display for EndpointReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "endpoint `{}` ", self.name)?;
+        match self.standing {
+            EndpointStanding::Limited(NextStart::Now) => f.write_str("has room"),
+            EndpointStanding::Limited(NextStart::After(span)) => write!(f, "has room in {span:?}"),
+            EndpointStanding::Limited(NextStart::WhenOneEnds) => f.write_str("has room when a running attempt ends"),
+            EndpointStanding::Limited(NextStart::Never) => f.write_str("has room never"),
+            EndpointStanding::Held(span) => write!(f, "is held for {span:?}"),
+            EndpointStanding::Open(span) => write!(f, "failed and rests for {span:?}"),
+            EndpointStanding::Probed => f.write_str("is tried after its rest"),
+            EndpointStanding::Disabled => f.write_str("is disabled"),
+        }
     }
 }
 
@@ -214,7 +281,7 @@ impl LimitReport {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rule, key, standing, ahead, turns, reasons, limits } = self;
+        let Self { rule, key, standing, ahead, turns, reasons, limits, endpoints } = self;
         write!(f, "rule `{rule}`, key {key}: {standing}")?;
         if *ahead > 0 {
             write!(f, "; {ahead} ahead in its queue")?;
@@ -230,7 +297,11 @@ impl fmt::Display for Explanation {
         for limit in limits {
             write!(f, "; {limit}")?;
         }
-        Ok(())
+        // One that has room says all there is to say.
+        match endpoints.iter().find(|endpoint| endpoint.has_room()) {
+            Some(endpoint) => write!(f, "; {endpoint}"),
+            None => endpoints.iter().try_for_each(|endpoint| write!(f, "; {endpoint}")),
+        }
     }
 }
 
@@ -262,6 +333,7 @@ impl fmt::Display for Reason {
                     Scope::Key => "the key is",
                     Scope::Queue => "the queue is",
                     Scope::Request => "the request is",
+                    Scope::Endpoint => "its endpoint is",
                 };
                 write!(f, "{what} held for {lasts:?} ({cause})")
             }
@@ -295,6 +367,7 @@ const fn scope(target: Target) -> Scope {
         Target::Rule(_) => Scope::Rule,
         Target::Key(_) => Scope::Key,
         Target::Queue(..) => Scope::Queue,
+        Target::Endpoint(_) => Scope::Endpoint,
         Target::Request => Scope::Request,
     }
 }
@@ -322,6 +395,8 @@ fn words(origin: &Origin, (all, each): (&str, &str)) -> String {
         Origin::NamedOverall(limit) => format!("limits.{limit}.{all}"),
         Origin::NamedPerKey(limit) => format!("limits.{limit}.{each}"),
         Origin::Lane(lane) => format!("lanes.{lane}.{all}"),
+        Origin::EndpointOverall(endpoint) => format!("pool.endpoints.{endpoint}.{all}"),
+        Origin::EndpointPerKey(endpoint) => format!("pool.endpoints.{endpoint}.{each}"),
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
-use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
+use crate::engine::{Anchor, Charge, EndpointId, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
@@ -64,6 +65,7 @@ impl Live {
         };
         let nests = from_end(&plan.key_limits)
             || from_end(&plan.shared_limits)
+            || plan.pool.iter().flat_map(|pool| &pool.endpoints).any(|endpoint| from_end(&endpoint.limits))
             || plan.rules.iter().any(|rule| from_end(&rule.own));
         let mut live = Self {
             #[cfg(feature = "metrics")]
@@ -90,6 +92,21 @@ impl Live {
     /// The rule of this name, or else the one for names that are none.
     pub(crate) fn find_or_default(&self, name: &str) -> Result<RuleId, Refused> {
         self.find(name).or_else(|unknown| self.default.ok_or(unknown))
+    }
+
+    /// The endpoint of this name.
+    pub(crate) fn find_endpoint(&self, name: &str) -> Result<EndpointId, Refused> {
+        let pool = self.plan.pool.as_ref();
+        pool.and_then(|pool| pool.find(name)).ok_or_else(|| {
+            let nearest = nearest(name, self.rules.endpoints()).map(str::to_owned);
+            Refused::UnknownEndpoint { name: name.to_owned(), nearest }
+        })
+    }
+
+    /// The name of an endpoint.
+    pub(crate) fn endpoint(&self, endpoint: EndpointId) -> Arc<str> {
+        let plan = self.plan.pool.as_ref().and_then(|pool| pool.endpoints.get(usize::from(endpoint.0)));
+        plan.map_or_else(|| "".into(), |plan| Arc::clone(&plan.name))
     }
 
     pub(crate) fn rule(&self, rule: RuleId) -> &RulePlan {
@@ -197,17 +214,56 @@ impl Numbers {
 impl Shared {
     /// Goes over to other rules.
     pub(crate) fn replace_rules(&self, rules: Rules) {
+        let (typed, coded) = (self.is_typed(), self.coded.load(Ordering::Acquire));
+        let renewed = self.go_over(|live| {
+            let known = |name: &str| live.rules.endpoints().any(|known| known == name);
+            let lists_known = rules.endpoints().any(known);
+            let lists_any = rules.endpoints().next().is_some();
+            Ok(if !lists_any && (rules.has_pool() || coded) || typed && !lists_known {
+                // Endpoints that came from code stay.
+                rules.with_endpoints_of(&live.rules)
+            } else if typed {
+                // The others have no value.
+                rules.with_endpoints_that(known)
+            } else {
+                rules.clone()
+            })
+        });
+        // Nothing that was checked is found wrong here.
+        drop(renewed);
+        self.with(|state, now| state.machine.enable_endpoints(now));
+    }
+
+    /// Goes over to the rules that follow from those in force.
+    pub(super) fn go_over(&self, mut next: impl FnMut(&Live) -> Result<Rules, Findings>) -> Result<(), Findings> {
         self.with(|state, now| {
             // Under the lock, so that two replacements follow each other.
-            let live = Arc::new(self.live.load().followed_by(rules));
+            let before = self.live.load();
+            let live = Arc::new(before.followed_by(next(&before)?));
             self.live.store(Arc::clone(&live));
             state.machine.replace(now, Arc::clone(&live.plan));
-        });
+            Ok::<(), Findings>(())
+        })?;
         // Records forgot the numbers of their own.
         let named: Vec<Key> = self.keys.known();
         for key in named {
             self.renew_numbers(&key);
         }
+        Ok(())
+    }
+
+    /// From now on endpoints have values: only those are used that were given one.
+    pub(super) fn make_typed(&self) {
+        self.typed.store(true, Ordering::Release);
+    }
+
+    /// Endpoints came from code: rules that list none leave them.
+    pub(super) fn note_coded(&self) {
+        self.coded.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_typed(&self) -> bool {
+        self.typed.load(Ordering::Acquire)
     }
 
     /// Gives a key its own numbers under a rule.

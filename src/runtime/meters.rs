@@ -106,6 +106,12 @@ pub(super) fn count(event: &Event) {
         | Event::HoldReleased { .. }
         | Event::RetryGaveUp { .. }
         | Event::BanOver
+        | Event::EndpointHeld { .. }
+        | Event::EndpointReleased { .. }
+        | Event::BreakerOpened { .. }
+        | Event::BreakerClosed { .. }
+        | Event::EndpointDisabled { .. }
+        | Event::EndpointEnabled { .. }
         | Event::LimitDiffers(_)
         | Event::Missed { .. } => {}
     }

@@ -20,6 +20,7 @@ mod nesting;
 mod observe;
 mod permit;
 mod place;
+mod pool;
 mod request;
 mod run;
 mod shared;
@@ -34,16 +35,17 @@ mod ticket;
 mod wall;
 mod watch;
 
-pub use attempt::Attempt;
+pub use attempt::{Attempt, Endpoint};
 pub use balancer::{Balancer, Builder, RuleHandle};
 pub use closing::Ended;
 pub use event::{Event, Events};
-pub use explain::{Explanation, LimitReport, Reason, Standing};
+pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};
 pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
+pub use pool::{Pool, PooledAttempt, PooledRequest};
 pub use request::Request;
 pub use run::Run;
-pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
+pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]
 pub use state::{Imported, State};
 pub use target::Target;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::attempt::Endpoint;
 use super::place::Place;
 use super::shared::Shared;
 use crate::engine::{FailureKind, Nanos};
-use crate::error::{Cause, Failure, Refused};
+use crate::error::{Cause, EndpointFate, Failure, Refused};
 use crate::key::Key;
 
 /// A start that was granted and taken up: make the call, then drop the permit.
@@ -40,6 +41,12 @@ impl Permit {
     #[must_use]
     pub const fn key(&self) -> &Key {
         self.place.key()
+    }
+
+    /// The endpoint that the call is to use; `None` if there is no pool.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        self.place.endpoint()
     }
 
     /// How long the request has stood in line so far, over all its attempts.
@@ -102,9 +109,14 @@ impl Permit {
     ///
     /// As [`retry`](Self::retry).
     pub async fn fail<E>(mut self, failure: Failure<E>) -> Result<Self, Refused> {
-        let Failure { cause, hold, invalid } = failure;
+        let Failure { cause, hold, invalid, endpoint } = failure;
         if invalid {
             self.place.set_invalid();
+        }
+        if endpoint != EndpointFate::Stays && self.place.endpoint().is_some() {
+            self.place.turn_away(endpoint)?;
+            poll_fn(|context| self.place.poll_start(context)).await?;
+            return Ok(self);
         }
         let kind = match cause {
             Cause::Unsaid(_) | Cause::Permanent(_) => {

@@ -120,6 +120,40 @@ impl<'a, C> Request<'a, C> {
         self
     }
 
+    /// Uses only this endpoint of the pool. Default: any.
+    ///
+    /// A name that is no endpoint's shows as [`Refused::UnknownEndpoint`] when the request enters.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[pool]\nendpoints = ['bot-a', 'bot-b']".parse::<Rules>()?);
+    /// let permit = balancer.request("default", 42).on("bot-b").acquire().await?;
+    /// assert_eq!(permit.endpoint().expect("there is a pool").name(), "bot-b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on(self, endpoint: &str) -> Self {
+        self.among([endpoint])
+    }
+
+    /// Uses only these endpoints of the pool. Default: any. As [`on`](Self::on).
+    pub fn among<'n>(mut self, endpoints: impl IntoIterator<Item = &'n str>) -> Self {
+        let live = self.shared.live.load();
+        let mut among = Vec::new();
+        for name in endpoints {
+            match live.find_endpoint(name) {
+                Ok(endpoint) => among.push(endpoint),
+                Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
+                Err(_) => {}
+            }
+        }
+        self.wishes.special().endpoints = among;
+        self
+    }
+
     /// The longest that one attempt may run, of [`run`](Self::run), [`call`](Self::call) and [`submit`](Self::submit);
     /// `None`: any. Default: the rule's `attempt_timeout`.
     ///

@@ -14,7 +14,7 @@ use super::attempt::Attempt;
 use super::place::{Place, Watched};
 use super::shared::Shared;
 use crate::engine::FailureKind;
-use crate::error::{Cause, Classify, Error, Failure, Outcome, Refused, Verdict};
+use crate::error::{Cause, Classify, EndpointFate, Error, Failure, Outcome, Refused, Verdict};
 
 /// Says what an attempt's end means.
 pub trait Judge<O, E> {
@@ -87,10 +87,12 @@ impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
 
     fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
         match output {
-            Err(Failure { cause: Cause::Unsaid(error), hold, invalid }) => {
+            Err(Failure { cause: Cause::Unsaid(error), hold, invalid, endpoint }) => {
                 let verdict = self.0.verdict(&error);
                 let failure = Failure::judged(error, verdict);
-                Err(Failure { hold: hold.or(failure.hold), invalid: invalid || failure.invalid, ..failure })
+                let endpoint = if endpoint == EndpointFate::Stays { failure.endpoint } else { endpoint };
+                let (hold, invalid) = (hold.or(failure.hold), invalid || failure.invalid);
+                Err(Failure { hold, invalid, endpoint, ..failure })
             }
             said => said,
         }
@@ -185,7 +187,7 @@ where
                 match this.place.in_span(|| caught(|| (this.begin)(attempt))) {
                     Ok(future) => this.running.set(Some(future)),
                     Err(message) => {
-                        this.place.finish("panicked");
+                        this.place.panicked();
                         return Poll::Ready(Err(Error::Panicked(message)));
                     }
                 }
@@ -224,7 +226,7 @@ where
                 Ok(Some(Err(failure))) => Some(failure),
                 Ok(None) => None,
                 Err(message) => {
-                    this.place.finish("panicked");
+                    this.place.panicked();
                     return Poll::Ready(Err(Error::Panicked(message)));
                 }
             };
@@ -233,6 +235,18 @@ where
             }
             let (kind, hold, error) = match failure {
                 None => (FailureKind::TimedOut, None, None),
+                Some(Failure { cause, endpoint, .. })
+                    if endpoint != EndpointFate::Stays && this.place.endpoint().is_some() =>
+                {
+                    if let Some(error) = cause.into_error() {
+                        *this.last = Some(error);
+                    }
+                    if let Err(reason) = this.place.turn_away(endpoint) {
+                        let (attempts, last) = (this.place.starts(), this.last.take());
+                        return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
+                    }
+                    continue;
+                }
                 Some(Failure { cause, hold, .. }) => match cause {
                     Cause::Unsaid(error) | Cause::Permanent(error) => {
                         this.place.finish("failed");

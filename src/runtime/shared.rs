@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::{errands, nesting, wall};
-use crate::engine::{self, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Turned};
+use crate::engine::{self, EndpointId, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 use crate::rules::Rules;
@@ -34,6 +34,10 @@ pub(crate) struct Shared {
     pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
     pub(crate) aliases: Aliases,
+    /// Whether endpoints come with values of the program's own.
+    pub(crate) typed: AtomicBool,
+    /// Whether endpoints came from code.
+    pub(crate) coded: AtomicBool,
     pub(super) announcer: Announcer,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
@@ -76,6 +80,8 @@ impl Shared {
             numbers: Numbers::default(),
             keys: Keys::default(),
             aliases: Aliases::default(),
+            typed: AtomicBool::new(false),
+            coded: AtomicBool::new(false),
             announcer: Announcer::default(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
@@ -311,6 +317,18 @@ impl State {
     /// When it will be `instant`, on tokio's clock.
     pub(super) fn at(&self, instant: Instant) -> TokioInstant {
         self.clock.at(instant)
+    }
+
+    /// Whether "slow down" speaks against an endpoint.
+    pub(crate) fn counts_retries(&self) -> bool {
+        self.machine.plan().pool.as_ref().is_some_and(|pool| pool.breaker.counts_retries)
+    }
+
+    /// The name of an endpoint.
+    pub(super) fn endpoint_name(&self, endpoint: EndpointId) -> Arc<str> {
+        let plan = self.machine.plan().pool.as_ref();
+        plan.and_then(|pool| pool.endpoints.get(usize::from(endpoint.0)))
+            .map_or_else(|| "".into(), |endpoint| Arc::clone(&endpoint.name))
     }
 
     pub(super) fn next_wake(&self) -> Instant {

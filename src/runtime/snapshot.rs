@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::observe::LimitDifference;
-use crate::engine::{self, Instant, Plan};
+use crate::engine::{self, BreakerState, Instant, Plan};
 
 /// The state of a balancer in numbers, as of one instant; spans count from it.
 ///
@@ -32,6 +32,44 @@ pub struct Snapshot {
     /// Limits that the server has other numbers for than the rules, in the order in which that was first seen; 64 at
     /// most.
     pub differences: Vec<LimitDifference>,
+    /// Per endpoint of the pool, in order; empty if there is none.
+    pub endpoints: Vec<EndpointSnapshot>,
+}
+
+/// One endpoint in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct EndpointSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Attempts that run on it.
+    pub in_flight: usize,
+    /// Attempts that it was given since it was added.
+    pub starts: u64,
+    /// How long it is held; `None` if it is not.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
+    pub held: Option<Duration>,
+    /// Its breaker.
+    pub breaker: BreakerSnapshot,
+    /// Whether it is disabled.
+    pub disabled: bool,
+    /// How long its attempts take of late, failures counted as slow ones; `None` if nothing is known.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
+    pub latency: Option<Duration>,
+}
+
+/// What the breaker of an endpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
+pub enum BreakerSnapshot {
+    /// The endpoint is used.
+    Closed,
+    /// It is not, for so long.
+    Open(#[cfg_attr(feature = "serde", serde(serialize_with = "plain_seconds"))] Duration),
+    /// A few attempts try it.
+    HalfOpen,
 }
 
 /// One lane in numbers.
@@ -85,7 +123,8 @@ pub struct KeySnapshot {
 
 impl Snapshot {
     pub(super) fn new(plan: &Plan, now: Instant, snapshot: engine::Snapshot) -> Self {
-        let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, differences } = snapshot;
+        let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, endpoints, differences } =
+            snapshot;
         let lanes = plan.lanes.iter().zip(lanes).map(|(plan, lane)| {
             let engine::LaneSnapshot { waiting, in_flight, bypassed } = lane;
             LaneSnapshot { name: plan.name.to_string(), priority: plan.priority, waiting, in_flight, bypassed }
@@ -103,6 +142,25 @@ impl Snapshot {
             lanes: lanes.collect(),
             rules: rules.collect(),
             differences: differences.iter().map(LimitDifference::from).collect(),
+            endpoints: endpoints.into_iter().map(|endpoint| EndpointSnapshot::new(now, &endpoint)).collect(),
+        }
+    }
+}
+
+impl EndpointSnapshot {
+    fn new(now: Instant, snapshot: &engine::EndpointSnapshot) -> Self {
+        Self {
+            name: snapshot.name.to_string(),
+            in_flight: snapshot.in_flight as usize,
+            starts: snapshot.starts,
+            held: span(now, snapshot.held_until),
+            breaker: match snapshot.breaker {
+                BreakerState::Closed => BreakerSnapshot::Closed,
+                BreakerState::Open { until } => BreakerSnapshot::Open(until.since(now).into()),
+                BreakerState::HalfOpen => BreakerSnapshot::HalfOpen,
+            },
+            disabled: snapshot.disabled,
+            latency: snapshot.latency.map(Into::into),
         }
     }
 }
@@ -116,6 +174,12 @@ impl KeySnapshot {
 
 fn span(now: Instant, until: Option<Instant>) -> Option<Duration> {
     until.map(|instant| instant.since(now).into())
+}
+
+/// The same where there is one.
+#[cfg(feature = "serde")]
+fn plain_seconds<S: serde::Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(span.as_secs_f64())
 }
 
 /// A span as seconds with fractions.

@@ -15,6 +15,7 @@ pub(super) enum Aim {
     Rule(String),
     Key(Key),
     Queue(String, Key),
+    Endpoint(String),
 }
 
 impl Target {
@@ -23,6 +24,7 @@ impl Target {
         match &self.0 {
             Aim::Overall => (Scope::Overall, None, None),
             Aim::Rule(rule) => (Scope::Rule, Some(rule.as_str().into()), None),
+            Aim::Endpoint(_) => (Scope::Endpoint, None, None),
             Aim::Key(key) => (Scope::Key, None, Some(key.clone())),
             Aim::Queue(rule, key) => (Scope::Queue, Some(rule.as_str().into()), Some(key.clone())),
         }
@@ -44,6 +46,12 @@ impl Target {
     #[must_use]
     pub fn key(key: impl Into<Key>) -> Self {
         Self(Aim::Key(key.into()))
+    }
+
+    /// An endpoint of the pool.
+    #[must_use]
+    pub fn endpoint(name: impl Into<String>) -> Self {
+        Self(Aim::Endpoint(name.into()))
     }
 
     /// The queue of a rule and a key.

@@ -107,6 +107,26 @@ pub(super) fn log(event: &Event) {
         Event::BanAhead { level, period, until: _ } => {
             warn!(target: "request_balancer", level, period = period.as_secs_f64(), "ban ahead");
         }
+        Event::EndpointHeld { endpoint, cause, lasts, until: _ } => {
+            let lasts = lasts.as_secs_f64();
+            debug!(target: "request_balancer", endpoint = &**endpoint, %cause, lasts, "endpoint held");
+        }
+        Event::EndpointReleased { endpoint } => {
+            debug!(target: "request_balancer", endpoint = &**endpoint, "endpoint released");
+        }
+        Event::BreakerOpened { endpoint, lasts, until: _ } => {
+            let lasts = lasts.as_secs_f64();
+            warn!(target: "request_balancer", endpoint = &**endpoint, lasts, "breaker opened");
+        }
+        Event::BreakerClosed { endpoint } => {
+            warn!(target: "request_balancer", endpoint = &**endpoint, "breaker closed");
+        }
+        Event::EndpointDisabled { endpoint } => {
+            warn!(target: "request_balancer", endpoint = &**endpoint, "endpoint disabled");
+        }
+        Event::EndpointEnabled { endpoint } => {
+            warn!(target: "request_balancer", endpoint = &**endpoint, "endpoint enabled");
+        }
         Event::BanOver => warn!(target: "request_balancer", "ban over"),
         Event::LimitDiffers(difference) => {
             let LimitDifference { limit, window, configured, reported, .. } = difference;
@@ -125,6 +145,7 @@ pub(super) enum Cause {
     Ambiguous,
     TimedOut,
     Retry,
+    TurnedAway,
 }
 
 impl Cause {
@@ -135,6 +156,7 @@ impl Cause {
             Self::Ambiguous => "ambiguous",
             Self::TimedOut => "timed-out",
             Self::Retry => "retry",
+            Self::TurnedAway => "turned-away",
         }
     }
 }

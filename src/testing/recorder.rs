@@ -70,7 +70,10 @@ impl Recorder {
     {
         let recorder = self.clone();
         move |attempt| {
-            let recording = recorder.record(&attempt.rule(), attempt.key());
+            let mut recording = recorder.record(&attempt.rule(), attempt.key());
+            if let Some(endpoint) = attempt.endpoint() {
+                recording = recording.on(endpoint.name());
+            }
             Recorded { future: f(attempt), recording: Some(recording) }
         }
     }
@@ -114,6 +117,11 @@ impl Recording {
     /// What it takes of a declared unit. Called again for the same unit it adds up. Default: nothing of any.
     pub fn units(self, unit: &str, cost: u32) -> Self {
         self.change(|start| start.units(unit, cost))
+    }
+
+    /// The endpoint that it uses. Default: not known, and not checked.
+    pub fn on(self, endpoint: &str) -> Self {
+        self.change(|start| start.on(endpoint))
     }
 
     fn change(self, change: impl FnOnce(Start) -> Start) -> Self {

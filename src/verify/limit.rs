@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::log::Clock;
 use super::start::Start;
-use crate::rules::{CheckedRule, CountFrom, Level, Quota, QuotaKind, Rules, Whose};
+use crate::rules::{CheckedRule, CountFrom, EndpointLimits, Level, Quota, QuotaKind, Rules, Whose};
 
 /// One number of the file.
 #[derive(Debug)]
@@ -29,6 +29,10 @@ enum Binds<'r> {
     Each(Level<'r>, OwnQuotas),
     /// One key under one rule.
     Key(&'r str, &'r CheckedRule),
+    /// All keys together on one endpoint.
+    On(&'r str),
+    /// Each key on one endpoint.
+    EachOn(&'r str),
 }
 
 /// What quotas of a single key mean for a limit.
@@ -68,6 +72,8 @@ impl<'r> Limit<'r> {
                 let replaced = own == OwnQuotas::Replace && rules.key_quotas(&start.key, rule.name()).is_some();
                 (level.binds_per_key(rule) && !replaced).then_some(key)
             }
+            Binds::On(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(None),
+            Binds::EachOn(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(key),
             Binds::Key(only, under) => (start.key == only && under.name() == rule.name()).then_some(key),
         }
     }
@@ -97,6 +103,9 @@ impl<'r> Limit<'r> {
                 cap(each, "ordered", "one at a time".to_owned(), 1);
             }
         }
+        for endpoint in rules.endpoint_limits() {
+            of_endpoint(&mut all, rules, endpoint, clock);
+        }
         for key in rules.keys() {
             for rule in rules {
                 for quota in rules.key_quotas(key, rule.name()).unwrap_or_default() {
@@ -106,6 +115,29 @@ impl<'r> Limit<'r> {
             }
         }
         all
+    }
+}
+
+/// The limits of one endpoint.
+fn of_endpoint<'r>(all: &mut Vec<Limit<'r>>, rules: &'r Rules, endpoint: EndpointLimits<'r>, clock: Clock) {
+    let EndpointLimits { name, overall, per_key, concurrency, key_concurrency } = endpoint;
+    let path = |field: &str| Level::path_of_endpoint(name, field);
+    let (together, each) = (Binds::On(name), Binds::EachOn(name));
+    for (binds, quotas, field) in [(together, overall, "overall"), (each, per_key, "per_key")] {
+        for quota in quotas {
+            of_quota(all, rules, quota, binds, path(field), clock);
+        }
+    }
+    let caps = [(together, concurrency, "concurrency"), (each, key_concurrency, "key_concurrency")];
+    for (binds, cap, field) in caps {
+        all.extend(cap.map(|most| Limit {
+            binds,
+            path: path(field),
+            quota: most.to_string(),
+            allowed: most,
+            unit: None,
+            counted: Counted::WhileRunning,
+        }));
     }
 }
 

@@ -103,6 +103,22 @@ mod tests {
     }
 
     #[test]
+    fn each_endpoint_has_its_own_limits() {
+        let rules = "[pool]\nper_key = '1/1s'\nconcurrency = 1\n[pool.endpoints]\na = {}\nb = { concurrency = 2 }";
+        let start = |at, key: u32, endpoint| Start::new(ms(at), "default", key).on(endpoint).end(ms(at + 100));
+        let fine = [start(0, 1, "a"), start(0, 1, "b"), start(50, 2, "b"), start(100, 2, "a"), start(1_000, 1, "a")];
+        assert_eq!(found(rules, &fine), [""; 0]);
+        let log = [start(0, 1, "a"), start(50, 2, "a"), start(500, 1, "a")];
+        assert_eq!(
+            found(rules, &log),
+            [
+                "`pool.endpoints.a.per_key` 1/1s, key 1: 2 in the 1s up to 500ms, 1 allowed",
+                "`pool.endpoints.a.concurrency` 1: 2 at once at 50ms, 1 allowed"
+            ]
+        );
+    }
+
+    #[test]
     fn one_stretch_is_one_breach_told_at_its_worst() {
         let log = starts([(0, 0), (0, 0), (10, 10), (50, 50), (2_000, 2_000), (2_999, 2_999)]);
         assert_eq!(

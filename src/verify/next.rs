@@ -102,6 +102,8 @@ impl LogHold {
             Scope::Queue => same_rule && same_key,
             Scope::Key => same_key,
             Scope::Rule => same_rule,
+            // Of a start on no known one: another may take it.
+            Scope::Endpoint => start.endpoint.is_some() && start.endpoint == next.endpoint,
             Scope::Overall => true,
         };
         let told = start.end.unwrap_or(start.at);
@@ -198,6 +200,7 @@ impl fmt::Display for LogHold {
         let what = match self.scope {
             Scope::Overall => "everything",
             Scope::Rule => "the rule",
+            Scope::Endpoint => "the endpoint",
             Scope::Key => "the key",
             Scope::Queue => "the queue",
             Scope::Request => "the request",

@@ -30,6 +30,8 @@ pub struct Start {
     pub cost: u32,
     /// What it took from limits that count declared units, by name.
     pub units: Vec<(String, u32)>,
+    /// The endpoint that it used, where the rules have a pool. `None`: not known, and not checked.
+    pub endpoint: Option<String>,
     /// When the attempt ended, since the same epoch. `None`: it still ran when the log ended.
     pub end: Option<Duration>,
     /// Where the server refused it: the instant from which it wants to hear of the caller again.
@@ -39,7 +41,16 @@ pub struct Start {
 impl Start {
     /// A start of cost 1 whose attempt still ran when the log ended.
     pub fn new(at: Duration, rule: impl Into<String>, key: impl ToString) -> Self {
-        Self { at, rule: rule.into(), key: key.to_string(), cost: 1, units: Vec::new(), end: None, again: None }
+        Self {
+            at,
+            rule: rule.into(),
+            key: key.to_string(),
+            cost: 1,
+            units: Vec::new(),
+            endpoint: None,
+            end: None,
+            again: None,
+        }
     }
 
     /// What it took from limits that count requests. Default: 1.
@@ -51,6 +62,11 @@ impl Start {
     pub fn units(mut self, unit: impl Into<String>, cost: u32) -> Self {
         self.units.push((unit.into(), cost));
         self
+    }
+
+    /// The endpoint that it used. Default: not known, and not checked.
+    pub fn on(self, endpoint: impl Into<String>) -> Self {
+        Self { endpoint: Some(endpoint.into()), ..self }
     }
 
     /// When the attempt ended. Default: it still ran when the log ended.
@@ -85,6 +101,9 @@ impl fmt::Display for Start {
         }
         for (unit, cost) in &self.units {
             write!(f, ", {cost} {unit}")?;
+        }
+        if let Some(endpoint) = &self.endpoint {
+            write!(f, ", on {endpoint}")?;
         }
         self.end.map_or(Ok(()), |end| write!(f, ", until {end:?}"))?;
         self.again.map_or(Ok(()), |again| write!(f, ", refused until {again:?}"))

@@ -231,6 +231,7 @@ impl Owner {
             units: if entry.cost.tokens > 0 { &units } else { &[] },
             not_before: not_before.map(at),
             deadline: deadline.map(at),
+            endpoints: &[],
         };
         let full = self.books.spec.rules[rule].queue.is_some_and(|bound| self.books.in_line(rule, key) >= bound);
         let displaced = if full && self.books.spec.rules[rule].drop_oldest {

@@ -8,6 +8,9 @@ use request_balancer::{Rules, Start};
 /// The columns that every log may have, beside one for each declared unit.
 const COLUMNS: [&str; 6] = ["at", "rule", "key", "cost", "end", "again"];
 
+/// A column that logs of rules with a pool may have.
+const ENDPOINT: &str = "endpoint";
+
 /// The starts that a file tells of.
 pub(crate) fn read(file: &Path, rules: &Rules) -> Result<Vec<Start>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
@@ -35,7 +38,9 @@ fn parse(text: &str, units: &[&str]) -> Result<Vec<Start>, String> {
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let Some((_, head)) = lines.next() else { return Err(expected("no first line", units)) };
     let names: Vec<&str> = head.split(',').map(str::trim).collect();
-    if let Some(unknown) = names.iter().find(|name| !COLUMNS.contains(name) && !units.contains(name)) {
+    if let Some(unknown) =
+        names.iter().find(|name| !COLUMNS.contains(name) && **name != ENDPOINT && !units.contains(name))
+    {
         return Err(expected(&format!("a column `{unknown}`"), units));
     }
     let column = |wanted: &str| names.iter().position(|name| *name == wanted);
@@ -65,6 +70,9 @@ fn parse(text: &str, units: &[&str]) -> Result<Vec<Start>, String> {
                 start = start.units(*unit, cost);
             }
         }
+        if let Some(endpoint) = field(ENDPOINT) {
+            start = start.on(endpoint);
+        }
         if let Some(end) = instant("end")? {
             start = start.end(end);
         }
@@ -80,7 +88,7 @@ fn expected(found: &str, units: &[&str]) -> String {
     let units: String = units.iter().map(|unit| format!(", `{unit}`")).collect();
     format!(
         "found {found}; allowed: a first line that names the columns `at`, `rule`, `key`, and if they are there `cost`, \
-         `end`, `again`{units}"
+         `end`, `again`, `{ENDPOINT}`{units}"
     )
 }
 
@@ -110,6 +118,8 @@ mod tests {
             Start::new(Duration::from_nanos(1), "read", "shop").cost(3),
         ];
         assert_eq!(parse(log, &[]), Ok(expected.to_vec()));
+        let pooled = [Start::new(at(1_000), "group", 42).on("bot-a")];
+        assert_eq!(parse("at,rule,key,endpoint\n1,group,42,bot-a", &[]), Ok(pooled.to_vec()));
         assert_eq!(parse("at,rule,key", &[]), Ok(Vec::new()));
         for bad in [
             "",

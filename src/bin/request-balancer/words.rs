@@ -50,6 +50,7 @@ pub(crate) fn reading(rules: &Rules) -> Vec<String> {
         }
         lines.push(format!("rule {}: {}", rule.name(), said.join("; ")));
     }
+    lines.extend(of_pool(rules));
     for key in rules.keys() {
         for rule in rules {
             let own = rules.key_quotas(key, rule.name()).unwrap_or_default();
@@ -69,6 +70,21 @@ fn wider(rules: &Rules, rule: &str) -> Vec<String> {
     // An even spread is a window and a spacing, and one line of the file.
     wider.dedup();
     wider
+}
+
+/// What is said of endpoints, in a line.
+fn of_pool(rules: &Rules) -> Option<String> {
+    if !rules.has_pool() {
+        return None;
+    }
+    let names: Vec<&str> = rules.endpoints().collect();
+    let mut said = vec![match names.len() {
+        0 => "endpoints from code".to_owned(),
+        count => format!("{count} endpoints, {}", names.join(", ")),
+    }];
+    said.extend(rules.endpoint_overall().iter().map(|quota| format!("each {}", of_quota(quota))));
+    said.extend(rules.endpoint_concurrency().map(|most| format!("each at most {most} at a time")));
+    Some(format!("pool: {}", said.join("; ")))
 }
 
 fn of_quota(quota: &Quota) -> String {

@@ -42,6 +42,11 @@ impl Ask {
         if other.rank() > self.rank() { other } else { self }
     }
 
+    /// The answer of two limits of which one is enough: the one that makes wait less.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if other.rank() < self.rank() { other } else { self }
+    }
+
     const fn rank(self) -> (u8, Instant) {
         match self {
             Self::Room => (0, Instant::ZERO),

@@ -5,6 +5,7 @@ mod guard;
 mod lanes;
 mod observe;
 mod own;
+mod pool;
 mod quotas;
 mod rates;
 mod units;
@@ -22,6 +23,7 @@ use super::wording;
 use crate::engine::{Nanos, RetryPolicy};
 
 pub(super) use own::own;
+pub(super) use pool::endpoints;
 pub(super) use quotas::{COUNTS, quota};
 
 /// What was found before the check.
@@ -107,6 +109,7 @@ impl Checker<'_> {
         let keys = self.key_quotas(&names);
         let default_rule = self.default_rule(&names);
         let ban_guard = self.ban_guard();
+        let pool = self.pool();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
         let dialects = self.dialects();
@@ -128,6 +131,7 @@ impl Checker<'_> {
             lanes,
             keys,
             dialects,
+            pool,
         }
     }
 

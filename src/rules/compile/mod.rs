@@ -1,6 +1,7 @@
 //! From checked rules to the plan that the engine runs.
 
 mod limits;
+mod pool;
 mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +80,11 @@ pub(super) fn plan(model: &Model) -> Plan {
         })
         .collect();
 
+    // Of several lanes the lower ones leave room on the endpoints, too.
+    let pool_clock = shared.clocks;
+    if lanes.iter().skip(1).any(|lane| model.pool_interval(lane).is_some()) {
+        shared.clocks += 1;
+    }
     let rules = model.rules.iter().map(|rule| {
         let own = Origin::RuleOverall(Arc::clone(&rule.name));
         let own = shared.group(model, &rule.caps.overall, rule.caps.concurrency, &own, BTreeSet::new());
@@ -93,7 +99,11 @@ pub(super) fn plan(model: &Model) -> Plan {
         all.extend([own, caps[at]]);
         let (key, key_pace) = keyed.bind(&each, at, &lanes);
         let (shared, shared_pace) = shared.bind(&all, at, &lanes);
-        rule_plan(model, rule, at, [key, shared], [key_pace, shared_pace])
+        let of_pool = lanes.first().is_some_and(|top| top.priority < rule.priority);
+        let of_pool = of_pool.then(|| model.pool_interval(&lanes[at])).flatten();
+        let mut shared_pace = shared_pace.into_vec();
+        shared_pace.extend(of_pool.map(|interval| PaceRef { clock: pool_clock, interval, charge: Charge::Requests }));
+        rule_plan(model, rule, at, [key, shared], [key_pace, shared_pace.into()])
     });
     let rules = rules.collect();
     let lane_count = lanes.len();
@@ -111,6 +121,7 @@ pub(super) fn plan(model: &Model) -> Plan {
         queue: model.queue,
         retry_budget: model.retry_budget.map(|Share { part, of }| RetryBudget::new(part, of)),
         ban_guard: model.guard(),
+        pool: model.pool_plan(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod dialects;
 mod limits;
 mod observe;
+mod pool;
 mod value;
 
 use ::toml::Spanned;
@@ -40,6 +41,7 @@ const TOP: &[&str] = &[
     "keys",
     "dialects",
     "retry",
+    "pool",
 ];
 const RULE: &[&str] = &[
     "per_key",
@@ -139,6 +141,7 @@ impl Reader<'_> {
                         Some(reader.own_quotas(value, path))
                     });
                 }
+                "pool" => builder.pool = self.pool(value, path),
                 "dialects" => builder.dialects = self.dialects(value, path),
                 "retry" => (builder.retry, builder.retry_budget) = self.retry_of_all(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
@@ -149,7 +152,7 @@ impl Reader<'_> {
     }
 
     /// A table of things with names of the user's choice.
-    fn named<T>(
+    pub(super) fn named<T>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         path: &str,

@@ -1,6 +1,7 @@
 //! From checked rules back to a file that reads as the same rules.
 
 mod dialects;
+mod pool;
 
 use std::fmt::{self, Write as _};
 
@@ -85,6 +86,13 @@ impl Model {
             let mut heading = "dialects.".to_owned();
             heading.key(dialect.name())?;
             section(&heading, dialects::fields(dialect)?)?;
+        }
+        if let Some(pool) = &self.pool {
+            let (fields, endpoints) = pool.fields()?;
+            section("pool", fields)?;
+            if let Some(endpoints) = endpoints {
+                section("pool.endpoints", endpoints)?;
+            }
         }
         let mut retry = retry(&self.retry, &RetryPolicy::default())?;
         if let Some(Share { part, of }) = self.retry_budget {

@@ -128,6 +128,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Why::Displaced => Refused::Displaced,
             Why::RuleRemoved => Refused::RuleRemoved,
             Why::CostTooHigh { cost, capacity } => Refused::CostTooHigh { cost, capacity },
+            Why::NoEndpoint => Refused::NoEndpoint { next_start: self.next_start(known.record) },
             Why::Closed => Refused::Closed,
             Why::Aborted => Refused::Aborted,
         };

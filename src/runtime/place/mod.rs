@@ -16,11 +16,11 @@ use tracing::Span;
 
 pub(crate) use running::Watched;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Endpoint};
 use super::meters::Meter;
 use super::shared::{Shared, State, Term};
 use super::watch::Cause;
-use crate::engine::{Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
+use crate::engine::{EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 
@@ -50,6 +50,8 @@ pub(crate) struct Special {
     pub(crate) policy: Option<RetryPolicy>,
     /// `None`: the rule's. [`Nanos::MAX`]: any time.
     pub(crate) attempt_timeout: Option<Nanos>,
+    /// The endpoints that it may use; empty: all.
+    pub(crate) endpoints: Vec<EndpointId>,
 }
 
 impl Wishes {
@@ -60,6 +62,11 @@ impl Wishes {
     /// Costs in declared units, by position.
     fn units(&self) -> &[u32] {
         self.special.as_ref().map_or(&[], |special| &special.units)
+    }
+
+    /// The endpoints that it may use; empty: all.
+    fn endpoints(&self) -> &[EndpointId] {
+        self.special.as_ref().map_or(&[], |special| &special.endpoints)
     }
 
     /// Whether it may well start within the time that it may wait.
@@ -184,6 +191,16 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.shared().rule_name(self.rule)
     }
 
+    /// The endpoint of the running attempt, if there is a pool.
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        let id = self.running()?;
+        let live = self.shared().live.load();
+        let pool = live.plan.pool.as_ref()?;
+        let endpoint = self.shared().with(|state, _| state.machine.endpoint_of(id))?;
+        let plan = pool.endpoints.get(usize::from(endpoint.0))?;
+        Some(Endpoint::new(Arc::clone(&plan.name)))
+    }
+
     /// The attempt that begins now.
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
@@ -194,6 +211,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             number: self.starts,
             is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
             waited: self.waited(),
+            endpoint: self.endpoint(),
         }
     }
 
@@ -345,6 +363,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 units: wishes.units(),
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
+                endpoints: wishes.endpoints(),
             };
             ask(state, now, record, rule, entry).map(Ok)
         })?

@@ -7,10 +7,14 @@ use std::task::Context;
 use tokio::runtime::Handle;
 
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, Instant, KeyId, RuleId, Scope, Target};
-use crate::error::Refused;
+use crate::engine::{
+    Decision, Elsewhere, EndpointId, FailureKind, GiveUp, HoldCause, Instant, KeyId, Nanos, Report, RuleId, Scope,
+    Target,
+};
+use crate::error::{EndpointFate, Refused};
 use crate::runtime::event::Holding;
 use crate::runtime::shared::{Shared, State};
+use crate::runtime::watch::Cause;
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
@@ -73,7 +77,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// The attempt succeeded and so does the request.
     pub(crate) fn succeed(&mut self) {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
-            self.end("done", |state, _| state.machine.succeed(id));
+            self.end("done", |state, now| {
+                state.machine.report(now, id, Report::Success, 0);
+                state.machine.succeed(id);
+            });
         }
     }
 
@@ -87,6 +94,62 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// The attempt ended and so does the request: `outcome` says how.
     pub(crate) fn finish(&mut self, outcome: &'static str) {
         self.end(outcome, |_, _| ());
+    }
+
+    /// The attempt panicked, and so does the request end: its endpoint may well have to do with that.
+    pub(crate) fn panicked(&mut self) {
+        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+            self.end("panicked", |state, now| {
+                let seed = state.draw();
+                state.machine.report(now, id, Report::Failure, seed);
+            });
+        }
+    }
+
+    /// The attempt's endpoint is of no use any more: the request goes to another one, or ends with a reason.
+    pub(crate) fn turn_away(&mut self, fate: EndpointFate) -> Result<(), Refused> {
+        let Stage::Running { known, invalid, .. } = self.stage else { return Err(Refused::Aborted) };
+        let id = known.id;
+        let live = self.shared().live.load_full();
+        let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
+        let (max_wait, waited, is_permit) = (self.wishes.max_wait, self.waited, self.is_permit);
+        let shared = Arc::clone(self.shared());
+        let spent = &mut self.spent;
+        let mut waker = None;
+        let outcome = shared.with(|state, now| {
+            waker = state.machine.take_waker(id);
+            state.ended(is_permit);
+            if invalid {
+                state.machine.count_invalid(now);
+            }
+            state.machine.report(now, id, Report::Neutral, 0);
+            if let Some(endpoint) = state.machine.endpoint_of(id) {
+                match fate {
+                    EndpointFate::Disabled => drop(state.machine.disable_endpoint(now, endpoint)),
+                    EndpointFate::Exhausted => drop(state.machine.exhaust_endpoint(now, endpoint)),
+                    EndpointFate::Stays => {}
+                }
+            }
+            if let Decision::GiveUp { reason, .. } = policy.turn_away(spent) {
+                state.machine.finish(now, id);
+                state.count(|tally| tally.done += 1);
+                return Err(End::GaveUp(reason.into()));
+            }
+            if state.machine.fail_over(now, id, now, deadline(now, max_wait, waited)) {
+                return Ok(());
+            }
+            state.count(|tally| tally.refused += 1);
+            Err(End::Closed)
+        });
+        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        match outcome {
+            Ok(()) => {
+                self.tell_retry(Cause::TurnedAway, Nanos::ZERO);
+                Ok(())
+            }
+            Err(End::GaveUp(reason)) => Err(self.tell_gave_up(reason)),
+            Err(End::Closed) => Err(self.turned_away_running(Refused::Closed)),
+        }
     }
 
     fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
@@ -141,11 +204,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let idempotent = self.wishes.idempotent;
         let mut waker = None;
         let mut held = None;
+        let mut whose = None;
         let outcome = shared.with(|state, now| {
             waker = state.machine.take_waker(id);
             // The key may have become another's since the request entered.
             let record = state.machine.key_of(id).unwrap_or(known.record);
-            let target = scope.map(|scope| aim(scope, rule, record));
+            let endpoint = state.machine.endpoint_of(id);
+            let target = scope.map(|scope| aim(scope, rule, record, endpoint));
+            whose = endpoint.filter(|endpoint| target == Some(Target::Endpoint(*endpoint)));
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
             if invalid {
@@ -157,7 +223,17 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             {
                 spent.bare = state.machine.slow_down(now, id, target);
             }
-            let decision = policy.decide(spent, kind, idempotent, seed);
+            let report = match kind {
+                FailureKind::Transient | FailureKind::Ambiguous | FailureKind::TimedOut => Report::Failure,
+                FailureKind::Retry { .. } if state.counts_retries() => Report::Failure,
+                FailureKind::Retry { .. } => Report::Neutral,
+            };
+            state.machine.report(now, id, report, seed);
+            let rest = |wait| match target {
+                Some(Target::Endpoint(_)) => state.machine.rest_elsewhere(now, id, wait),
+                Some(_) | None => wait,
+            };
+            let decision = policy.decide_in_pool(spent, kind, idempotent, seed, rest);
             let decision = within_budget(state, kind, decision);
             let (back, wait, holding) = match (decision, target) {
                 (Decision::GiveUp { reason, hold }, target) => {
@@ -170,6 +246,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     state.count(|tally| tally.done += 1);
                     held = holding.and_then(|holding| holding.done(state, now));
                     return Err(End::GaveUp(reason.into()));
+                }
+                (Decision::BackOff(delay), None) if state.machine.elsewhere(now, id) == Elsewhere::AtOnce => {
+                    (state.machine.fail_over(now, id, now.saturating_add(delay), deadline), Nanos::ZERO, None)
                 }
                 (Decision::BackOff(delay), None) => {
                     (state.machine.back_off(now, id, now.saturating_add(delay), deadline), delay, None)
@@ -188,8 +267,16 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Err(End::Closed)
         });
         self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
-        if let Some(scope) = scope {
-            shared.tell_hold(held, scope, || (Some(self.rule_name()), Some(self.key.clone())));
+        match (scope, whose) {
+            (_, Some(endpoint)) => shared.tell_endpoint_hold(held, live.endpoint(endpoint)),
+            // Without a pool it is the key's.
+            (Some(Scope::Endpoint), None) => {
+                shared.tell_hold(held, Scope::Key, || (Some(self.rule_name()), Some(self.key.clone())));
+            }
+            (Some(scope), None) => {
+                shared.tell_hold(held, scope, || (Some(self.rule_name()), Some(self.key.clone())));
+            }
+            (None, None) => {}
         }
         match outcome {
             Ok(wait) => {
@@ -246,11 +333,15 @@ impl From<GiveUp> for Refused {
 }
 
 /// What a scope means for a request of this rule and key.
-const fn aim(scope: Scope, rule: RuleId, record: KeyId) -> Target {
+const fn aim(scope: Scope, rule: RuleId, record: KeyId, endpoint: Option<EndpointId>) -> Target {
     match scope {
         Scope::Request => Target::Request,
         Scope::Queue => Target::Queue(rule, record),
         Scope::Key => Target::Key(record),
+        Scope::Endpoint => match endpoint {
+            Some(endpoint) => Target::Endpoint(endpoint),
+            None => Target::Key(record),
+        },
         Scope::Rule => Target::Rule(rule),
         Scope::Overall => Target::Overall,
     }

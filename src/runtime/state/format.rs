@@ -51,6 +51,8 @@ enum Place {
     LimitOverall(String),
     LimitPerKey(String),
     Lane(String),
+    EndpointOverall(String),
+    EndpointPerKey(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,6 +169,8 @@ impl Place {
             Origin::NamedOverall(name) => Self::LimitOverall(text(name)),
             Origin::NamedPerKey(name) => Self::LimitPerKey(text(name)),
             Origin::Lane(name) => Self::Lane(text(name)),
+            Origin::EndpointOverall(name) => Self::EndpointOverall(text(name)),
+            Origin::EndpointPerKey(name) => Self::EndpointPerKey(text(name)),
         }
     }
 
@@ -180,6 +184,8 @@ impl Place {
             Self::LimitOverall(text) => Origin::NamedOverall(name(text)),
             Self::LimitPerKey(text) => Origin::NamedPerKey(name(text)),
             Self::Lane(text) => Origin::Lane(name(text)),
+            Self::EndpointOverall(text) => Origin::EndpointOverall(name(text)),
+            Self::EndpointPerKey(text) => Origin::EndpointPerKey(name(text)),
         }
     }
 }

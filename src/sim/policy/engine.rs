@@ -167,9 +167,10 @@ impl Balancing for Engine {
         let spent = self.spent.entry(index).or_default();
         let failure = FailureKind::Retry { after: Some(after) };
         let scope = match (policy.hold, self.keys[key as usize]) {
-            (Scope::Request, _) | (Scope::Queue | Scope::Key, None) => Target::Request,
+            (Scope::Request, _) | (Scope::Queue | Scope::Key | Scope::Endpoint, None) => Target::Request,
             (Scope::Queue, Some(key)) => Target::Queue(RuleId(rule), key),
-            (Scope::Key, Some(key)) => Target::Key(key),
+            // It sends in one way only.
+            (Scope::Key | Scope::Endpoint, Some(key)) => Target::Key(key),
             (Scope::Rule, _) => Target::Rule(RuleId(rule)),
             (Scope::Overall, _) => Target::Overall,
         };

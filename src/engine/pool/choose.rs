@@ -1,0 +1,158 @@
+//! Which endpoint a request gets.
+
+use super::plan::{Choose, EndpointId, PoolPlan};
+use super::route::{KeySeat, Route};
+use super::{Endpoint, Pool, Standing};
+use crate::engine::cost::Costs;
+use crate::engine::limit::{Ask, Days};
+use crate::engine::time::{Instant, Nanos};
+
+/// What a pool has for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Choice {
+    /// This endpoint has room.
+    Take(EndpointId),
+    /// None has: not before the instant, if there is one, or something happens at an endpoint, if that may help.
+    Wait { at: Option<Instant>, on_event: bool },
+    /// All that it may use are disabled, or have an open breaker at least until the instant.
+    Out(Option<Instant>),
+}
+
+/// By what endpoints with room are compared; the smallest is used.
+type Rank = (bool, bool, u64, u64);
+
+impl Pool {
+    /// Chooses an endpoint for a request that knows its way, of a key that knows its own.
+    pub(in crate::engine) fn choose(
+        &mut self,
+        plan: &PoolPlan,
+        days: &Days,
+        now: Instant,
+        (route, mut seat, tag): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
+        costs: Costs<'_>,
+    ) -> Choice {
+        let fresh = Route::default();
+        let route = route.unwrap_or(&fresh);
+        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, route, tag));
+        let unknown = match plan.choose {
+            Choose::Fastest => self.fastest(now),
+            Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
+        };
+        let pass = self.pass;
+        let (mut best, mut wait, mut opens): (Option<(Rank, EndpointId)>, Option<Ask>, Option<Instant>) =
+            (None, None, None);
+        let mut on_event = false;
+        for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
+            if !route.allows(id) || only.is_some_and(|only| only != id) {
+                continue;
+            }
+            let plan_of = &plan.endpoints[usize::from(id.0)];
+            let tried = route.was_at(id);
+            let mut is_probe = false;
+            let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
+                Standing::Gone => continue,
+                Standing::Open(until) => {
+                    opens = Some(opens.map_or(until, |other| other.min(until)));
+                    continue;
+                }
+                Standing::Held(until) => Ask::At(until),
+                Standing::Probed(lost) => Ask::Unclaimed(lost),
+                Standing::Usable { .. } if tried && route.barred > now && route.again != Some(id) => {
+                    Ask::At(route.barred)
+                }
+                Standing::Usable { probe } => {
+                    is_probe = probe;
+                    let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
+                    match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
+                        Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
+                        None => own,
+                    }
+                }
+            };
+            on_event |= matches!(asked, Ask::Busy | Ask::Unclaimed(_));
+            if asked != Ask::Room {
+                wait = Some(wait.map_or(asked, |best| best.or(asked)));
+                continue;
+            }
+            if route.again == Some(id) {
+                return Choice::Take(id);
+            }
+            let score = endpoint.score(plan.choose, plan_of.weight, (now, unknown, pass), u64::from(id.0));
+            let rank = (tried, !is_probe, score, endpoint.used);
+            if best.is_none_or(|(smallest, _)| rank < smallest) {
+                best = Some((rank, id));
+            }
+        }
+        // One whose breaker is open may be tried then, and nobody waits for that alone.
+        let wait = wait.map(|wait| opens.map_or(wait, |at| wait.or(Ask::At(at))));
+        match (best, wait) {
+            (Some((_, id)), _) => Choice::Take(id),
+            (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event },
+            (None, Some(Ask::Room | Ask::Busy)) => Choice::Wait { at: None, on_event },
+            (None, None) => Choice::Out(opens),
+        }
+    }
+
+    /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
+    /// that nothing has to be remembered, and when one goes or comes only its own keys move.
+    fn only(&self, plan: &PoolPlan, now: Instant, route: &Route, tag: u64) -> Option<EndpointId> {
+        let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
+            let plan_of = &plan.endpoints[usize::from(id.0)];
+            route.allows(*id)
+                && !route.was_at(*id)
+                && endpoint.standing(plan_of, &plan.breaker, now) == Standing::Usable { probe: false }
+        };
+        let place = |(id, _): &(EndpointId, &Endpoint)| {
+            mixed(tag ^ mixed(u64::from(id.0))) / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))
+        };
+        let all = (0..).map(EndpointId).zip(&self.endpoints).filter(healthy);
+        all.min_by_key(place).map(|(id, _)| id)
+    }
+
+    /// What those are taken to need of which nothing is known: as long as the fastest.
+    fn fastest(&self, now: Instant) -> Nanos {
+        self.endpoints.iter().filter_map(|endpoint| endpoint.latency.estimate(now)).min().unwrap_or(Nanos::new(1))
+    }
+
+    /// How long the slowest takes.
+    pub(super) fn slowest(&self, now: Instant) -> Nanos {
+        self.endpoints.iter().filter_map(|endpoint| endpoint.latency.estimate(now)).max().unwrap_or(Nanos::ZERO)
+    }
+
+    /// An endpoint was chosen: the next time it stands behind its equals.
+    pub(super) fn note_used(&mut self, plan: &PoolPlan, id: EndpointId) {
+        const STRIDE: u64 = 1 << 24;
+        self.grants += 1;
+        let endpoint = &mut self.endpoints[usize::from(id.0)];
+        endpoint.used = self.grants;
+        endpoint.starts += 1;
+        // Who was away has no claim to what went past it.
+        let pass = endpoint.pass.max(self.pass);
+        self.pass = pass;
+        endpoint.pass =
+            pass.saturating_add((STRIDE / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))).max(1));
+    }
+}
+
+impl Endpoint {
+    fn score(&self, choose: Choose, weight: u32, (now, unknown, pass): (Instant, Nanos, u64), position: u64) -> u64 {
+        let weight = u64::from(weight.max(1));
+        match choose {
+            Choose::LeastLoaded => (u64::from(self.live) << 31) / weight,
+            Choose::Fastest => {
+                let estimate = self.latency.estimate(now).unwrap_or(unknown);
+                estimate.saturating_mul(u64::from(self.live) + 1).get() / weight
+            }
+            Choose::InOrder => position,
+            Choose::Weighted => self.pass.max(pass),
+        }
+    }
+}
+
+/// The finaliser of splitmix64.
+const fn mixed(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,234 @@
+//! What follows for endpoints and requests from how attempts end, and changing endpoints by hand.
+
+use super::{EndpointId, Failover, Standing};
+use crate::engine::answer::{RequestId, Target};
+use crate::engine::breaker::{BreakerState, Report};
+use crate::engine::guard::Notice;
+use crate::engine::hold::HoldCause;
+use crate::engine::scheduler::Scheduler;
+use crate::engine::time::{Instant, Nanos};
+
+/// Where a request may go whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// To an endpoint where it was not since its last backoff, or once more to the same, at once.
+    AtOnce,
+    /// Nowhere before its backoff is over.
+    Nowhere,
+}
+
+impl<W> Scheduler<W> {
+    /// The endpoint of a granted or running request.
+    #[must_use]
+    pub fn endpoint_of(&self, id: RequestId) -> Option<EndpointId> {
+        self.requests.get(id.index, id.generation)?.route.as_ref()?.at
+    }
+
+    /// A running attempt ended so, as far as its endpoint is concerned; it runs until [`finish`](Self::finish) or what
+    /// else ends it. `seed` is what the breaker's jitter is drawn from.
+    ///
+    /// A failure is charged to the endpoint where the request failed first; further ones elsewhere speak against the
+    /// request and against nobody else. Without a pool, for an unknown request and for one that has reported, nothing
+    /// happens.
+    pub fn report(&mut self, now: Instant, id: RequestId, report: Report, seed: u64) {
+        let now = self.tick(now);
+        let Self { plan, pool, requests, notices, .. } = self;
+        let (Some(pool), true) = (pool, requests.contains(id.index, id.generation)) else { return };
+        let plan = plan.pooled();
+        let slowest = pool.slowest(now);
+        let request = &mut requests[id.index];
+        let (true, Some(route)) = (request.stage.may_go_on(), &mut request.route) else { return };
+        let (Some(at), Some(ticket)) = (route.at, route.ticket.take()) else { return };
+        let endpoint = &mut pool.endpoints[usize::from(at.0)];
+        let took = now.since(request.since);
+        let report = match (report, route.charged) {
+            (Report::Failure, Some(charged)) if charged != at => Report::Neutral,
+            (Report::Failure, _) => {
+                route.charged = Some(at);
+                endpoint.latency.fail(now, took, slowest);
+                Report::Failure
+            }
+            (Report::Success, _) => {
+                endpoint.latency.succeed(now, took);
+                Report::Success
+            }
+            (Report::Neutral, _) => Report::Neutral,
+        };
+        let before = endpoint.breaker.state(now);
+        let opened = endpoint.breaker.end(&plan.breaker, now, ticket, report, seed);
+        match (before, endpoint.breaker.state(now)) {
+            (_, BreakerState::Open { until }) if opened => {
+                notices.push(Notice::BreakerOpened { endpoint: at, until });
+                self.refuse_without_endpoint(now);
+            }
+            (BreakerState::HalfOpen, BreakerState::Closed) => {
+                notices.push(Notice::BreakerClosed { endpoint: at });
+            }
+            (BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen, _) => {}
+        }
+        // A probe's end makes place for another.
+        self.pool_event();
+    }
+
+    /// How long a running request would have to wait if its endpoint were held for `wait`: not at all if there is another
+    /// one, else until the first comes back. Without a pool: so long.
+    #[must_use]
+    pub fn rest_elsewhere(&self, now: Instant, id: RequestId, wait: Nanos) -> Nanos {
+        let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else { return wait };
+        let Some(route) = &request.route else { return wait };
+        let plan = self.plan.pooled();
+        let mut shortest: Option<Nanos> = None;
+        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints).filter(|(at, _)| route.allows(*at)) {
+            let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
+            let rest = match endpoint.standing(&plan.endpoints[usize::from(at.0)], &plan.breaker, now) {
+                Standing::Gone | Standing::Open(_) => continue,
+                Standing::Held(until) => own.max(until.since(now)),
+                Standing::Usable { .. } | Standing::Probed(_) => own,
+            };
+            shortest = Some(shortest.map_or(rest, |other| other.min(rest)));
+        }
+        shortest.unwrap_or(wait)
+    }
+
+    /// Where a running request may go that failed. Looks at holds, breakers and where it was, not at room.
+    #[must_use]
+    pub fn elsewhere(&self, now: Instant, id: RequestId) -> Elsewhere {
+        let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else {
+            return Elsewhere::Nowhere;
+        };
+        let Some(route) = &request.route else { return Elsewhere::Nowhere };
+        let plan = self.plan.pooled();
+        let usable = |at: EndpointId| {
+            let position = usize::from(at.0);
+            let standing = pool.endpoints[position].standing(&plan.endpoints[position], &plan.breaker, now);
+            matches!(standing, Standing::Usable { .. })
+        };
+        let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
+        let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
+        let any = (0..).map(EndpointId).take(pool.endpoints.len()).any(fresh);
+        if any || route.at.is_some_and(same_again) { Elsewhere::AtOnce } else { Elsewhere::Nowhere }
+    }
+
+    /// The attempt failed; the request goes back to its place and may start at once, but before `until` not where it
+    /// was. Returns as [`retry`](Self::retry).
+    pub fn fail_over(&mut self, now: Instant, id: RequestId, until: Instant, deadline: Option<Instant>) -> bool {
+        let now = self.tick(now);
+        self.note_failed_at(id, until);
+        self.retry(now, id, Target::Request, now, deadline)
+    }
+
+    /// Notes where a running request was when it failed.
+    fn note_failed_at(&mut self, id: RequestId, until: Instant) {
+        if self.pool.is_none() || !self.requests.contains(id.index, id.generation) {
+            return;
+        }
+        let same_first = self.plan.pooled().failover == Failover::SameFirst;
+        let route = self.route(id.index);
+        if let Some(at) = route.at {
+            route.again = (same_first && !route.was_at(at)).then_some(at);
+            route.note_tried(at);
+            route.barred = until;
+        }
+    }
+
+    /// A request whose attempt was turned away goes on; those where it was come last from now on.
+    pub(in crate::engine) fn note_turned_away(&mut self, index: u32) {
+        if self.pool.is_some() {
+            let route = self.route(index);
+            if let Some(at) = route.at {
+                route.note_tried(at);
+            }
+        }
+    }
+
+    /// A request that backs off was everywhere: it begins anew.
+    pub(in crate::engine) fn forget_tried(&mut self, index: u32) {
+        if let Some(route) = &mut self.requests[index].route {
+            route.tried.clear();
+            route.barred = Instant::ZERO;
+        }
+    }
+
+    /// Starts nothing on an endpoint until it is [enabled](Self::enable_endpoint). What runs there goes on. Returns whether
+    /// it was enabled.
+    pub fn disable_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let now = self.tick(now);
+        let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        let was_enabled = !std::mem::replace(&mut state.disabled, true);
+        if was_enabled {
+            self.notices.push(Notice::EndpointDisabled { endpoint });
+            self.refuse_without_endpoint(now);
+            self.dispatch(now);
+        }
+        was_enabled
+    }
+
+    /// Uses an endpoint again that was [disabled](Self::disable_endpoint). Returns whether it was.
+    pub fn enable_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let now = self.tick(now);
+        let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        let was_disabled = std::mem::replace(&mut state.disabled, false);
+        if was_disabled {
+            self.notices.push(Notice::EndpointEnabled { endpoint });
+            self.review_pool(now);
+            self.dispatch(now);
+        }
+        was_disabled
+    }
+
+    /// Uses all endpoints again that were [disabled](Self::disable_endpoint).
+    pub fn enable_endpoints(&mut self, now: Instant) {
+        let disabled: Vec<EndpointId> = match &self.pool {
+            None => return,
+            Some(pool) => {
+                let all = (0..).map(EndpointId).zip(&pool.endpoints);
+                all.filter(|(_, endpoint)| endpoint.disabled).map(|(id, _)| id).collect()
+            }
+        };
+        for endpoint in disabled {
+            self.enable_endpoint(now, endpoint);
+        }
+    }
+
+    /// The endpoint's quota is spent, and nobody knows until when: its breaker opens for as long as the plan says, then
+    /// one request probes it. Returns false for an unknown endpoint.
+    pub fn exhaust_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let length = self.plan.pool.as_ref().map_or(Nanos::ZERO, |pool| pool.exhausted);
+        self.open_breaker(now, endpoint, length)
+    }
+
+    /// Opens an endpoint's breaker for `length`, and for as long again whenever a probe fails. Returns false for an
+    /// unknown endpoint.
+    pub fn open_breaker(&mut self, now: Instant, endpoint: EndpointId, length: Nanos) -> bool {
+        let now = self.tick(now);
+        let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        state.breaker.open(now, length);
+        self.notices.push(Notice::BreakerOpened { endpoint, until: now.saturating_add(length) });
+        self.refuse_without_endpoint(now);
+        self.dispatch(now);
+        true
+    }
+
+    /// Closes an endpoint's breaker, whatever it knows. Returns false for an unknown endpoint.
+    pub fn close_breaker(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let now = self.tick(now);
+        let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        if state.breaker.state(now) != BreakerState::Closed {
+            state.breaker.close();
+            self.notices.push(Notice::BreakerClosed { endpoint });
+            self.review_pool(now);
+            self.dispatch(now);
+        }
+        true
+    }
+
+    /// The hold of an endpoint, if there is such an endpoint.
+    pub(in crate::engine) fn endpoint_hold(&self, endpoint: EndpointId) -> Option<(Instant, HoldCause)> {
+        let state = self.pool.as_ref()?.endpoints.get(usize::from(endpoint.0))?;
+        Some((state.hold, state.hold_cause))
+    }
+
+    pub(in crate::engine) fn endpoint_mut(&mut self, endpoint: EndpointId) -> Option<&mut super::Endpoint> {
+        self.pool.as_mut()?.endpoints.get_mut(usize::from(endpoint.0))
+    }
+}

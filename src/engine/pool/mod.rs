@@ -1,0 +1,110 @@
+//! Pools: interchangeable endpoints behind one line of requests.
+//!
+//! A request stands in line without an endpoint and gets one when it is granted, together with the room of all other
+//! limits: one line, many counters. What follows from how its attempt ends is in `failover.rs`.
+
+mod choose;
+mod endpoint;
+mod failover;
+mod plan;
+mod route;
+mod seat;
+mod state;
+
+use super::cost::Costs;
+use super::limit::{Ask, Days};
+use super::plan::Plan;
+use super::time::Instant;
+
+pub(super) use self::choose::Choice;
+pub(super) use self::endpoint::Endpoint;
+pub use self::failover::Elsewhere;
+pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
+pub(super) use self::route::{KeySeat, Route};
+pub use self::state::{EndpointAnswer, EndpointRoom, EndpointSnapshot};
+
+/// The endpoints of a machine. One whose plan has none keeps nothing.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) endpoints: Vec<Endpoint>,
+    /// Grants so far.
+    grants: u64,
+    /// How far those that are used by weight have come.
+    pass: u64,
+    /// Queues that wait for something to happen at an endpoint, by index and generation.
+    waiting: Vec<(u32, u32)>,
+}
+
+impl Pool {
+    pub(super) fn new(plan: &PoolPlan) -> Self {
+        Self { endpoints: plan.endpoints.iter().map(Endpoint::new).collect(), grants: 0, pass: 0, waiting: Vec::new() }
+    }
+
+    /// Whether any endpoint has room, whoever asks. Where none can be used at all, there is room: for a refusal.
+    pub(super) fn room(&mut self, plan: &PoolPlan, days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
+        let (mut best, mut opens): (Option<Ask>, Option<Instant>) = (None, None);
+        for (endpoint, plan_of) in self.endpoints.iter_mut().zip(&plan.endpoints) {
+            let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
+                Standing::Usable { .. } => endpoint.limits.ask_all(&plan_of.limits, days, now, costs),
+                Standing::Held(until) => Ask::At(until),
+                Standing::Probed(lost) => Ask::Unclaimed(lost),
+                Standing::Open(until) => {
+                    opens = Some(opens.map_or(until, |other| other.min(until)));
+                    continue;
+                }
+                Standing::Gone => continue,
+            };
+            if asked == Ask::Room {
+                return Ask::Room;
+            }
+            best = Some(best.map_or(asked, |best| best.or(asked)));
+        }
+        best.map_or(Ask::Room, |best| opens.map_or(best, |at| best.or(Ask::At(at))))
+    }
+}
+
+/// Whether an endpoint may be used, whatever its limits say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may; as a probe, perhaps.
+    Usable { probe: bool },
+    /// Not before its hold ends.
+    Held(Instant),
+    /// Not before a probe ends, or this instant.
+    Probed(Instant),
+    /// Its breaker is open until then.
+    Open(Instant),
+    /// It is disabled or removed.
+    Gone,
+}
+
+impl Endpoint {
+    pub(super) fn standing(
+        &self,
+        plan: &EndpointPlan,
+        breaker: &super::breaker::BreakerPlan,
+        now: Instant,
+    ) -> Standing {
+        use super::breaker::Admission;
+        if plan.removed || self.disabled {
+            return Standing::Gone;
+        }
+        let probe = match self.breaker.admits(breaker, now) {
+            Admission::Closed(until) => return Standing::Open(until.max(self.hold)),
+            Admission::Probed(lost) => return Standing::Probed(lost),
+            Admission::Probe => true,
+            Admission::Free => false,
+        };
+        if self.hold > now { Standing::Held(self.hold) } else { Standing::Usable { probe } }
+    }
+}
+
+impl Plan {
+    /// The endpoints' plan, where a machine has endpoints.
+    pub(super) fn pooled(&self) -> &PoolPlan {
+        match &self.pool {
+            Some(pool) => pool,
+            None => unreachable!("a machine has endpoints exactly where its plan has some"),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Getting an endpoint with a grant, and leaving it.
+
+use super::route::{KeySeat, Route};
+use super::{Choice, EndpointId, Pool, Standing};
+use crate::engine::answer::Why;
+use crate::engine::breaker::Report;
+use crate::engine::cost::Costs;
+use crate::engine::limit;
+use crate::engine::plan::Plan;
+use crate::engine::queue::{QueueState, Stage};
+use crate::engine::scheduler::Scheduler;
+use crate::engine::slab::NIL;
+use crate::engine::time::Instant;
+use crate::engine::turn::{Refusal, Whose};
+
+impl Plan {
+    /// What a request costs and what there is room for at most, if no endpoint of those that it may use ever has room
+    /// for it.
+    pub(in crate::engine) fn must_fit_pool(&self, among: &[EndpointId], costs: Costs<'_>) -> Result<(), (u32, u32)> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let mut nearest: Option<(u32, u32)> = None;
+        for (id, endpoint) in pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)) {
+            debug_assert!(usize::from(id.0) < pool.endpoints.len());
+            let specs = endpoint.limits.iter().chain(&endpoint.key_limits);
+            let over = specs
+                .map(|spec| (costs.of(spec.charge), limit::capacity(spec.kind)))
+                .find(|(cost, capacity)| cost > capacity);
+            match over {
+                None => return Ok(()),
+                Some(over) if nearest.is_none_or(|(_, capacity)| capacity < over.1) => nearest = Some(over),
+                Some(_) => {}
+            }
+        }
+        nearest.map_or(Ok(()), Err)
+    }
+}
+
+impl<W> Scheduler<W> {
+    /// Whether an endpoint has room for a request.
+    pub(in crate::engine) fn ask_pool(&mut self, now: Instant, queue: u32, whose: Whose<'_>) -> Result<(), Refusal> {
+        if self.pool.is_none() {
+            return Ok(());
+        }
+        match self.choose_for(now, queue, whose) {
+            Choice::Take(_) => Ok(()),
+            Choice::Wait { at, on_event } => Err(Refusal::Pool { at, on_event }),
+            Choice::Out(_) => Err(Refusal::NoEndpoint),
+        }
+    }
+
+    fn choose_for(&mut self, now: Instant, queue: u32, whose: Whose<'_>) -> Choice {
+        let Self { plan, pool: Some(pool), requests, queues, keys, days, .. } = self else {
+            return Choice::Out(None);
+        };
+        let route = match whose {
+            Whose::First(queue) => requests[queues[queue].waiting.head].route.as_deref(),
+            Whose::New(_) => None,
+        };
+        let costs = whose.costs(requests, queues);
+        let key = &mut keys[queues[queue].key];
+        pool.choose(plan.pooled(), days, now, (route, key.seat.as_deref_mut(), Some(key.tag)), costs)
+    }
+
+    /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
+    pub(in crate::engine) fn seat(&mut self, now: Instant, index: u32) {
+        let Self { plan, pool, requests, queues, keys, days, .. } = self;
+        let Some(pool) = pool else { return };
+        let plan = plan.pooled();
+        let request = &mut requests[index];
+        let costs = request.costs.get();
+        let key = &mut keys[queues[request.queue].key];
+        let places = (request.route.as_deref(), key.seat.as_deref_mut(), Some(key.tag));
+        let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
+            unreachable!("the pool had room at this very instant");
+        };
+        pool.note_used(plan, id);
+        let endpoint = &mut pool.endpoints[usize::from(id.0)];
+        endpoint.live += 1;
+        let route = request.route.get_or_insert_default();
+        route.at = Some(id);
+        route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
+        if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
+            key.seat.get_or_insert_default().limits_on(plan, id);
+        }
+    }
+
+    /// A granted request, or one whose attempt ended, leaves its endpoint. What it did not report is no sign of anything.
+    pub(in crate::engine) fn unseat(&mut self, now: Instant, index: u32) {
+        let Self { plan, pool, requests, .. } = self;
+        let Some(pool) = pool else { return };
+        let running = requests[index].stage.runs();
+        let Some(route) = &mut requests[index].route else { return };
+        let Some(id) = route.at.take() else { return };
+        let endpoint = &mut pool.endpoints[usize::from(id.0)];
+        endpoint.live -= 1;
+        endpoint.running -= u32::from(running);
+        if let Some(ticket) = route.ticket.take() {
+            endpoint.breaker.end(&plan.pooled().breaker, now, ticket, Report::Neutral, 0);
+        }
+        self.pool_event();
+    }
+
+    /// An attempt begins: its endpoint has one more that runs.
+    pub(in crate::engine) fn note_running(&mut self, index: u32) {
+        let Some(pool) = &mut self.pool else { return };
+        if let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) {
+            pool.endpoints[usize::from(id.0)].running += 1;
+        }
+        let request = &mut self.requests[index];
+        if let Some(route) = &mut request.route {
+            route.again = None;
+        }
+    }
+
+    /// Whether a granted request may still use its endpoint, which may be held, disabled or open by now.
+    pub(in crate::engine) fn is_well_seated(&self, now: Instant, index: u32) -> bool {
+        let Some(pool) = &self.pool else { return true };
+        let plan = self.plan.pooled();
+        let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) else { return false };
+        let endpoint = &pool.endpoints[usize::from(id.0)];
+        match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
+            // It is one of the probes itself.
+            Standing::Usable { .. } => true,
+            Standing::Probed(_) => endpoint.hold <= now,
+            Standing::Held(_) | Standing::Open(_) | Standing::Gone => false,
+        }
+    }
+
+    /// A queue waits for something to happen at an endpoint.
+    pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
+        let Self { pool: Some(pool), queues, .. } = self else { return };
+        if !queues[queue].awaits_pool {
+            queues[queue].awaits_pool = true;
+            pool.waiting.push((queue, queues.generation(queue)));
+        }
+    }
+
+    /// Something happened at an endpoint: whoever waits for that decides anew.
+    pub(in crate::engine) fn pool_event(&mut self) {
+        let Some(pool) = &mut self.pool else { return };
+        if pool.waiting.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut pool.waiting);
+        waiting.retain(|(index, generation)| self.queues.contains(*index, *generation));
+        // Those with the latest turns first: each goes back to its place at once, before them.
+        waiting.sort_by_key(|(index, _)| std::cmp::Reverse(self.queues[*index].ticket));
+        for (index, _) in waiting.drain(..) {
+            if !self.queues[index].awaits_pool {
+                continue;
+            }
+            match self.queues[index].state {
+                QueueState::Parked { .. } | QueueState::Blocked => self.redecide_one(index),
+                QueueState::Idle | QueueState::Ready | QueueState::Yielding => {
+                    self.queues[index].awaits_pool = false;
+                }
+            }
+        }
+        if let Some(pool) = &mut self.pool
+            && pool.waiting.is_empty()
+        {
+            // Its room is used again.
+            pool.waiting = waiting;
+        }
+    }
+
+    /// Endpoints changed so that anybody may be better off: all that wait decide anew, and who has none any more is
+    /// refused. Costs a look at every key and request.
+    pub(in crate::engine) fn review_pool(&mut self, now: Instant) {
+        if self.pool.is_none() {
+            return;
+        }
+        let keys: Vec<u32> = self.keys.indices().collect();
+        for key in keys {
+            self.redecide_all(key);
+        }
+        self.refuse_without_endpoint(now);
+    }
+
+    /// Refuses who waits and has no endpoint to wait for. Costs a look at every request.
+    pub(in crate::engine) fn refuse_without_endpoint(&mut self, now: Instant) {
+        if self.pool.is_none() {
+            return;
+        }
+        let stranded = |index: &u32| {
+            // Who is granted an endpoint that is no good learns of it when it claims, and who stepped out when it is back.
+            matches!(self.requests[*index].stage, Stage::Queued { .. } | Stage::Asleep) && self.is_stranded(now, *index)
+        };
+        let stranded: Vec<u32> = self.requests.indices().filter(stranded).collect();
+        for index in stranded {
+            self.refuse(now, index, Why::NoEndpoint);
+        }
+    }
+
+    /// Refuses a request in line that has no endpoint to wait for.
+    pub(in crate::engine) fn refuse_if_stranded(&mut self, now: Instant, index: u32) -> bool {
+        let stranded = self.pool.is_some() && self.is_stranded(now, index);
+        if stranded {
+            self.refuse(now, index, Why::NoEndpoint);
+        }
+        stranded
+    }
+
+    /// Whether no endpoint that a request may use can be used.
+    fn is_stranded(&self, now: Instant, index: u32) -> bool {
+        let Some(pool) = &self.pool else { return false };
+        let plan = self.plan.pooled();
+        let is_out = |id: EndpointId| {
+            let position = usize::from(id.0);
+            pool.endpoints.get(position).is_none_or(|endpoint| {
+                let standing = endpoint.standing(&plan.endpoints[position], &plan.breaker, now);
+                matches!(standing, Standing::Open(_) | Standing::Gone)
+            })
+        };
+        match self.requests[index].route.as_ref().map_or(&[][..], |route| &route.among) {
+            [] => (0..).map(EndpointId).take(pool.endpoints.len()).all(is_out),
+            some => some.iter().copied().all(is_out),
+        }
+    }
+
+    /// Goes over to the endpoints of the present plan.
+    pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &limit::Days) {
+        let Self { plan, pool, requests, keys, days, .. } = self;
+        match (&plan.pool, &old.pool) {
+            (Some(new), Some(was)) => {
+                let Some(pool) = pool else { return };
+                for (position, plan) in new.endpoints.iter().enumerate() {
+                    match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
+                        (Some(endpoint), Some(was)) => {
+                            endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
+                            // Whoever comes back comes back enabled.
+                            endpoint.disabled &= !was.removed;
+                        }
+                        (None, _) | (_, None) => pool.endpoints.push(super::Endpoint::new(plan)),
+                    }
+                }
+                let indices: Vec<u32> = keys.indices().collect();
+                for index in indices {
+                    let Some(seat) = &mut keys[index].seat else { continue };
+                    for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
+                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                    }
+                }
+            }
+            (new, _) => {
+                *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
+                let indices: Vec<u32> = requests.indices().collect();
+                for index in indices {
+                    requests[index].route = None;
+                }
+                let indices: Vec<u32> = keys.indices().collect();
+                for index in indices {
+                    keys[index].seat = None;
+                }
+            }
+        }
+    }
+
+    /// Whether running requests that wait for a new one fill what it needs of every endpoint.
+    pub(in crate::engine) fn would_fill_pool(&self, ancestors: &[u32]) -> bool {
+        let Some(pool) = &self.plan.pool else { return false };
+        let at = |index: u32| self.requests[index].route.as_ref().and_then(|route| route.at);
+        let mut listed = pool.listed().peekable();
+        listed.peek().is_some()
+            && listed.all(|(id, endpoint)| {
+                endpoint.limits.iter().filter(|spec| limit::counts_from_end(spec.kind)).any(|spec| {
+                    let there = ancestors.iter().filter(|index| at(**index) == Some(id));
+                    let taken: u64 =
+                        there.map(|index| u64::from(self.requests[*index].costs.get().of(spec.charge))).sum();
+                    taken >= u64::from(limit::capacity(spec.kind))
+                })
+            })
+    }
+
+    /// Joins what two keys know of endpoints.
+    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<Box<KeySeat>>) {
+        let Some(mut from) = from else { return };
+        let Self { plan, keys, .. } = self;
+        let Some(plan) = &plan.pool else { return };
+        let seat = keys[into].seat.get_or_insert_default();
+        for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
+            seat.limits_on(plan, id).merge(now, &limits);
+        }
+    }
+
+    /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
+    pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
+        let (Some(seat), Some(plan)) = (&self.keys[key].seat, &self.plan.pool) else { return Some(Instant::ZERO) };
+        let mut latest = Instant::ZERO;
+        for (limits, plan) in seat.limits.iter().zip(&plan.endpoints) {
+            latest = latest.max(limits.free_at(&plan.key_limits, &self.days)?);
+        }
+        Some(latest)
+    }
+
+    pub(super) fn route(&mut self, index: u32) -> &mut Route {
+        self.requests[index].route.get_or_insert_default()
+    }
+
+    /// Puts one queue that waits for its pool in its ring again.
+    fn redecide_one(&mut self, queue: u32) {
+        debug_assert_ne!(queue, NIL);
+        match self.queues[queue].state {
+            QueueState::Parked { .. } => self.unpark(queue),
+            QueueState::Blocked => self.make_ready(queue),
+            QueueState::Idle | QueueState::Ready | QueueState::Yielding => {}
+        }
+    }
+}
