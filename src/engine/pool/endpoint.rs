@@ -78,7 +78,7 @@ impl Latency {
 
     /// An attempt failed that took so long, where the slowest of all takes `slowest`.
     pub(super) fn fail(&mut self, now: Instant, took: Nanos, slowest: Nanos) {
-        let penalty = slowest.saturating_mul(2).get().max(Self::PENALTY).min(Self::LONGEST);
+        let penalty = slowest.saturating_mul(2).get().clamp(Self::PENALTY, Self::LONGEST);
         self.take_in(now, took.get().max(penalty));
     }
 

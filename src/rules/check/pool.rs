@@ -86,7 +86,7 @@ impl Checker<'_> {
             value
         });
         BreakerPlan {
-            failures: failures.or(if ratio.is_none() { base.failures } else { None }),
+            failures: failures.or_else(|| if ratio.is_none() { base.failures } else { None }),
             ratio,
             reset: self.time_to_run(breaker.reset.as_ref(), &path("reset")).unwrap_or(base.reset),
             jitter,
