@@ -255,6 +255,6 @@ fn a_rule_keeps_what_it_says() {
         )
     };
     assert_eq!(short(a), "4 2s 30s None None Overall Server");
-    assert_eq!(short(b), "5 250ms 5s None Some(900s) Key Max");
-    assert_eq!(short(c), "4 1s 30s None Some(900s) Key Max");
+    assert_eq!(short(b), "5 250ms 5s None Some(900s) Endpoint Max");
+    assert_eq!(short(c), "4 1s 30s None Some(900s) Endpoint Max");
 }

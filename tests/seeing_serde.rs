@@ -27,6 +27,7 @@ async fn a_snapshot_has_names_and_seconds() {
             { "name": "bulk", "waiting": 0, "in_flight": 0, "held": 1.5, "paused": true },
         ],
         "differences": [],
+        "endpoints": [],
     });
     assert_eq!(to_value(field.balancer.snapshot()).unwrap(), expected);
     let expected = json!({ "waiting": 1, "in_flight": 0, "held": 2.25 });

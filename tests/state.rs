@@ -255,3 +255,26 @@ async fn real_clock_a_day_ends_at_the_midnight_of_the_clock_on_the_wall() {
     // Unless midnight passed meanwhile.
     assert!((at_least..=at_most).contains(&span) || at_least > at_most, "{span:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_endpoints_and_keys_on_them_used_up_outlives_a_restart() {
+    let rules = "[pool]\nendpoints = ['a', 'b']\noverall = '2/24h'\nper_key = '1/24h'";
+    let before = balancer(rules);
+    let on = |balancer: &Balancer, endpoint: &str, key: u32| {
+        balancer.request("default", key).on(endpoint).try_acquire().map(drop)
+    };
+    assert_eq!((on(&before, "a", 1), on(&before, "a", 2), on(&before, "b", 1)), (Ok(()), Ok(()), Ok(())));
+    let state = before.export_state_at(noon());
+
+    let after = balancer(rules);
+    let imported = after.import_state_at(&state, noon() + HOUR);
+    // Two endpoints, and of each key what it did on them.
+    assert_eq!((imported.taken, imported.ignored), (2 + 3, 0));
+    assert_eq!(after.export_state_at(noon() + HOUR), state);
+    assert!(on(&after, "a", 3).is_err() && on(&after, "b", 1).is_err());
+    assert_eq!(on(&after, "b", 2), Ok(()));
+    // An endpoint that is gone is told.
+    let fewer = balancer("[pool]\nendpoints = ['b']\noverall = '2/24h'\nper_key = '1/24h'");
+    let imported = fewer.import_state_at(&state, noon() + HOUR);
+    assert_eq!((imported.taken, imported.ignored), (2, 3));
+}

@@ -47,18 +47,18 @@ impl Memory {
         self.held.is_some() as usize + self.rules.len() + self.limits.len()
     }
 
-    fn remember(&mut self, spec: &LimitSpec, past: Option<Past>) {
+    pub(super) fn remember(&mut self, spec: &LimitSpec, past: Option<Past>) {
         let of = |past| LimitMemory { origin: spec.origin.clone(), charge: spec.charge, past };
         self.limits.extend(past.map(of));
     }
 
     /// How many of the limits have a place among these.
-    fn count_in(&self, specs: &[LimitSpec]) -> usize {
+    pub(super) fn count_in(&self, specs: &[LimitSpec]) -> usize {
         self.limits.iter().filter(|limit| specs.iter().any(|spec| limit.is_of(spec))).count()
     }
 
     /// What is told of limits in the place of this one.
-    fn of(&self, spec: &LimitSpec) -> Vec<&Past> {
+    pub(super) fn of(&self, spec: &LimitSpec) -> Vec<&Past> {
         self.limits.iter().filter(|limit| limit.is_of(spec)).map(|limit| &limit.past).collect()
     }
 }
@@ -106,6 +106,7 @@ impl<W> Scheduler<W> {
         for (spec, state) in self.plan.shared_limits.iter().zip(self.shared.as_slice()) {
             memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
         }
+        self.export_endpoints(now, &mut memory);
         memory
     }
 
@@ -130,6 +131,7 @@ impl<W> Scheduler<W> {
             }
             index = if queue.sibling == first { NIL } else { queue.sibling };
         }
+        self.export_seat(now, key.index, &mut memory);
         memory
     }
 
@@ -149,7 +151,8 @@ impl<W> Scheduler<W> {
         for (spec, state) in plan.shared_limits.iter().zip(shared.as_mut_slice()) {
             state.recall(Spec::new(spec.kind, days), now, plan.max_hold, &memory.of(spec));
         }
-        unknown + memory.limits.len() - memory.count_in(&plan.shared_limits)
+        let counted = memory.count_in(&plan.shared_limits);
+        unknown + memory.limits.len() - counted - self.import_endpoints(now, memory)
     }
 
     /// Takes in what another machine [exported](Self::export_key) of a key, as [`import`](Self::import) does. `None`: the
@@ -163,7 +166,7 @@ impl<W> Scheduler<W> {
             self.hold(now, Target::Key(key), until);
         }
         let unknown = self.hold_rules(now, memory, |rule| Target::Queue(rule, key));
-        let mut counted = memory.count_in(&self.plan.key_limits);
+        let mut counted = memory.count_in(&self.plan.key_limits) + self.import_seat(now, key.index, memory);
         let Self { plan, keys, days, .. } = self;
         for (spec, state) in plan.key_limits.iter().zip(keys[key.index].limits.as_mut_slice()) {
             state.recall(Spec::new(spec.kind, days), now, plan.max_hold, &memory.of(spec));

@@ -261,6 +261,15 @@ impl fmt::Debug for Shared {
     }
 }
 
+/// What there is to know of an attempt that begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Began {
+    /// Whether it may only run for so long.
+    pub(crate) limited: bool,
+    /// What it uses, if there is a pool.
+    pub(crate) endpoint: Option<EndpointId>,
+}
+
 /// For how long an attempt may run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Term {
@@ -279,10 +288,10 @@ impl State {
         self.seed
     }
 
-    /// An attempt began. Returns whether it may only run for so long.
-    pub(crate) fn began(&mut self, id: RequestId, term: Term) -> bool {
+    /// An attempt began.
+    pub(crate) fn began(&mut self, id: RequestId, term: Term) -> Began {
         self.in_flight += 1;
-        match term {
+        let limited = match term {
             Term::Open => {
                 self.permits += 1;
                 false
@@ -292,7 +301,8 @@ impl State {
                 None => false,
             },
             Term::Own(longest) => self.limit(id, longest),
-        }
+        };
+        Began { limited, endpoint: self.machine.endpoint_of(id) }
     }
 
     fn limit(&mut self, id: RequestId, longest: Nanos) -> bool {

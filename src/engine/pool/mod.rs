@@ -6,6 +6,7 @@
 mod choose;
 mod endpoint;
 mod failover;
+mod memory;
 mod plan;
 mod route;
 mod seat;

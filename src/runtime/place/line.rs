@@ -9,7 +9,7 @@ use tokio::runtime::{Handle, Id};
 use super::{Known, Place, Stage};
 use crate::engine::{Claim, Nanos, Why};
 use crate::error::Refused;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{Began, Shared};
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Looks how it stands in line: whether it was granted, or else that `waker` is woken when something becomes of it.
@@ -37,8 +37,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         match look {
             Look::Granted => Ok(true),
             Look::Settled | Look::Stranger => Ok(false),
-            Look::Started { waited, limited } => {
-                self.begin(known, waited, limited);
+            Look::Started { waited, began } => {
+                self.begin(known, waited, began);
                 Ok(true)
             }
             Look::Refused { why, waited } => Err(self.refused(known, why, waited)),
@@ -93,8 +93,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 claim => Look::of(claim, || state.began(id, term)),
             });
             match look {
-                Look::Started { waited, limited } => {
-                    self.begin(known, waited, limited);
+                Look::Started { waited, began } => {
+                    self.begin(known, waited, began);
                     return Poll::Ready(Ok(()));
                 }
                 Look::Refused { why, waited } => return Poll::Ready(Err(self.refused(known, why, waited))),
@@ -142,7 +142,7 @@ enum Look {
     Granted,
     Started {
         waited: Nanos,
-        limited: bool,
+        began: Began,
     },
     Refused {
         why: Why,
@@ -157,10 +157,10 @@ enum Look {
 }
 
 impl Look {
-    fn of(claim: Claim, began: impl FnOnce() -> bool) -> Self {
+    fn of(claim: Claim, began: impl FnOnce() -> Began) -> Self {
         match claim {
-            Claim::Started { waited } => Self::Started { waited, limited: began() },
-            Claim::Running => Self::Started { waited: Nanos::ZERO, limited: false },
+            Claim::Started { waited } => Self::Started { waited, began: began() },
+            Claim::Running => Self::Started { waited: Nanos::ZERO, began: Began::default() },
             Claim::Waiting => Self::Settled,
             Claim::Refused { why, waited } => Self::Refused { why, waited },
             // No answer of the machine leads here.

@@ -18,7 +18,7 @@ pub(crate) use running::Watched;
 
 use super::attempt::{Attempt, Endpoint};
 use super::meters::Meter;
-use super::shared::{Shared, State, Term};
+use super::shared::{Began, Shared, State, Term};
 use super::watch::Cause;
 use crate::engine::{EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
 use crate::error::{NextStart, Refused};
@@ -106,6 +106,8 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     /// That of the running attempt, if somebody wants it.
     span: Option<Box<Span>>,
     meter: Meter,
+    /// That of the running attempt, or of the last one.
+    endpoint: Option<EndpointId>,
 }
 
 #[derive(Debug)]
@@ -160,6 +162,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             after: Cause::First,
             span: None,
             meter: Meter::default(),
+            endpoint: None,
         }
     }
 
@@ -193,12 +196,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The endpoint of the running attempt, if there is a pool.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
-        let id = self.running()?;
-        let live = self.shared().live.load();
-        let pool = live.plan.pool.as_ref()?;
-        let endpoint = self.shared().with(|state, _| state.machine.endpoint_of(id))?;
-        let plan = pool.endpoints.get(usize::from(endpoint.0))?;
-        Some(Endpoint::new(Arc::clone(&plan.name)))
+        self.endpoint.map(|endpoint| Endpoint::new(self.shared().live.load().endpoint(endpoint)))
     }
 
     /// The attempt that begins now.
@@ -251,7 +249,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         });
         let (known, began) = entered.map_err(|reason| self.turned_away(reason))?;
         match began {
-            Some(limited) => self.begin(known, Nanos::ZERO, limited),
+            Some(began) => self.begin(known, Nanos::ZERO, began),
             None => {
                 self.stage = Stage::Waiting(known);
                 self.tell_waiting();
@@ -323,7 +321,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    fn begin(&mut self, known: Known, waited: Nanos, limited: bool) {
+    fn begin(&mut self, known: Known, waited: Nanos, Began { limited, endpoint }: Began) {
+        self.endpoint = endpoint;
         self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
