@@ -28,6 +28,7 @@ mod plan;
 mod queue;
 mod retry;
 mod retry_budget;
+mod revoke;
 mod scheduler;
 mod slab;
 mod snapshot;

@@ -318,11 +318,14 @@ impl<W> Scheduler<W> {
         let steps_out = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
-                self.set_hold(now, scope, until, HoldCause::Retry);
+                if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
+                    self.revoke_of(now, scope);
+                }
                 false
             }
         };
         if !self.put_back(now, id, deadline) {
+            self.after_event(now);
             return false;
         }
         if !self.refuse_if_unfit(now, id.index) {
@@ -508,6 +511,11 @@ impl<W> Scheduler<W> {
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         self.days.advance(self.now);
+        self.now
+    }
+
+    /// The latest instant seen.
+    pub(super) const fn latest(&self) -> Instant {
         self.now
     }
 
