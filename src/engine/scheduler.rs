@@ -303,7 +303,7 @@ impl<W> Scheduler<W> {
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
-    /// With [`Target::Request`] it steps out of line until then. `deadline` is as in [`Entry`]. Returns false if the
+    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it. `deadline` is as in [`Entry`]. Returns false if the
     /// machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
@@ -329,7 +329,11 @@ impl<W> Scheduler<W> {
             return false;
         }
         if !self.refuse_if_unfit(now, id.index) {
-            if steps_out {
+            let queue = self.requests[id.index].queue;
+            let is_ordered = self.plan.rules[usize::from(self.queues[queue].rule)].ordered;
+            if steps_out && is_ordered {
+                self.requeue(id.index, until);
+            } else if steps_out {
                 self.step_out(id, until);
             } else {
                 self.requeue(id.index, Instant::ZERO);

@@ -553,9 +553,10 @@ impl Owner {
             self.settled()?;
             return self.poll_all(revoked);
         }
-        let steps_out = scope == Some(Scope::Request) || (scope.is_none() && !self.books.spec.rules[rule].ordered);
+        let waits_alone = matches!(scope, Some(Scope::Request) | None);
+        let steps_out = waits_alone && !self.books.spec.rules[rule].ordered;
         let request = &mut self.books.requests[number];
-        request.not_before = if scope.is_none() && !steps_out { until } else { 0 };
+        request.not_before = if waits_alone && !steps_out { until } else { 0 };
         request.since = now;
         request.deadline = deadline;
         if steps_out && until > now {
