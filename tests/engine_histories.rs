@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Claim, Entry, Nanos, NextStart, Target, Why};
+use request_balancer::engine::{Charge, Claim, Entry, Nanos, NextStart, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -897,5 +897,51 @@ fn what_is_owed_to_queues_whose_rule_is_full_for_long_stops_none_of_their_siblin
         let starts = world.starts("chat", key);
         let last = 180 + if world.starts("daily", key).is_empty() { 0 } else { 20 };
         assert_eq!((starts.len(), starts.last()), (10, Some(&last)), "key {key}: {starts:?}");
+    }
+}
+
+#[test]
+fn an_ordered_queue_waits_for_a_request_that_waits_for_itself_alone() {
+    for (is_ordered, starts_of_second) in [(true, 2_000), (false, 0)] {
+        let mut world = World::new(&format!("[rules]\na = {{ ordered = {is_ordered}, key_concurrency = 1 }}"));
+        let first = world.enter_as("a", 1, Manner::Runs, Entry::default());
+        let second = world.enqueue("a", 1);
+        world.retry(first, Target::Request, 2_000);
+        world.asked[first].manner = Manner::Prompt;
+        world.run_until(1_999);
+        assert_eq!(world.starts_of(first), [0]);
+        world.run_until(2_000);
+        assert_eq!((world.starts_of(first)[1], world.starts_of(second)[0]), (2_000, starts_of_second));
+    }
+}
+
+#[test]
+fn costs_beyond_all_numbers_are_counted_and_nothing_more() {
+    for limit in [
+        "overall = { count = 10, per = '60s', count_from = 'response' }",
+        "overall = '10/60s'",
+        "per_key = '10/60s burst 10'",
+        "[rules]\ndefault = { concurrency = 10 }",
+    ] {
+        let mut world = World::new(limit);
+        world.judged = false;
+        let mut runs = Vec::new();
+        for millis in [0, 0, 1] {
+            world.run_until(millis);
+            runs.push(world.enter_as("default", 1, Manner::Runs, Entry::default()));
+        }
+        for &number in &runs {
+            world.scheduler.settle(world.now, world.asked[number].id, Charge::Requests, u32::MAX);
+        }
+        world.scheduler.dispatch(world.now);
+        runs.into_iter().for_each(|number| world.finish(number));
+        let other = world.enter_as("default", 2, Manner::Runs, Entry::default());
+        if !world.starts_of(other).is_empty() {
+            world.scheduler.settle(world.now, world.asked[other].id, Charge::Requests, u32::MAX);
+        }
+        let (from, into) = (world.key(2), world.key(1));
+        assert!(world.scheduler.alias(world.now, from, into));
+        world.run_until(70_000);
+        assert_eq!(world.starts_of(other).len(), 1, "{limit}");
     }
 }

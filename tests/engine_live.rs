@@ -64,6 +64,27 @@ fn what_waits_under_a_removed_rule_is_refused_and_what_runs_finishes() {
 }
 
 #[test]
+fn what_comes_back_under_a_removed_rule_is_refused() {
+    for paused in [false, true] {
+        for scope in [Some(Target::Request), Some(Target::Overall), None] {
+            let mut world = World::new("[rules]\na = '1/1s'\nc = {}");
+            let runs = world.enter_as("a", 1, Manner::Runs, Entry::default());
+            if paused {
+                world.scheduler.pause(world.rule("a"));
+            }
+            replace(&mut world, "[rules]\nc = {}");
+            match scope {
+                Some(scope) => world.retry(runs, scope, 10),
+                None => world.back_off(runs, 10),
+            }
+            let answer = world.claim(runs);
+            assert!(matches!(answer, Claim::Refused { why: Why::RuleRemoved, .. }), "{answer:?}");
+            assert_eq!(world.scheduler.snapshot(world.now).waiting, 0);
+        }
+    }
+}
+
+#[test]
 fn a_rule_that_comes_back_has_its_old_place() {
     let mut world = World::new("[rules]\na = {}\nb = {}");
     let before = world.rule("b");
@@ -200,4 +221,91 @@ fn what_does_not_fit_the_numbers_of_the_key_that_its_own_turns_out_to_be_is_refu
     assert!(matches!(world.claim(costly), Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }));
     world.run_until(5_000);
     assert_eq!(world.starts_of(behind), [1_000]);
+}
+
+const SINGLE: &str = "[rules]\na = { key_concurrency = 2 }";
+
+/// Gives a key these numbers of its own, under rules of one cap.
+fn set_numbers(world: &mut World, key: u64, numbers: &str) {
+    let rules: Rules =
+        format!("{SINGLE}\n[keys.{key}]\na = {numbers}").parse().unwrap_or_else(|findings| panic!("{findings}"));
+    world.judged = false;
+    let (rule, numbers) = rules.own_numbers(&key.to_string()).remove(0);
+    let key = world.key(key);
+    assert!(world.scheduler.set_own(world.now, key, rule, Some(numbers)));
+}
+
+#[test]
+fn numbers_of_another_kind_are_no_obstacle_where_two_keys_become_one() {
+    let (by_rule, by_key) = ([1_000, 2_000, 3_000, 4_000, 5_000, 6_000], [0, 0, 0, 2_000, 4_000, 6_000]);
+    for (from, into, expected) in [(1, 2, by_rule), (2, 1, by_key)] {
+        let mut world = World::new("[rules]\na = '1/1s'");
+        set_numbers(&mut world, 1, "'5/10s burst 5'");
+        world.enter("a", 1);
+        world.enter("a", 2);
+        let (old, new) = (world.key(from), world.key(into));
+        assert!(world.scheduler.alias(world.now, old, new));
+        let next = world.enqueue_many("a", into, 6);
+        world.turn();
+        world.run_until(60_000);
+        let starts: Vec<u64> = next.iter().map(|&number| world.starts_of(number)[0]).collect();
+        assert_eq!(starts, expected);
+    }
+}
+
+#[test]
+fn what_runs_under_either_key_has_its_place_under_the_numbers_of_the_new_one() {
+    let mut world = World::new(SINGLE);
+    set_numbers(&mut world, 1, "'2/10s'");
+    let runs = [2, 2].map(|key| world.enter_as("a", key, Manner::Runs, Entry::default()));
+    world.enter("a", 1);
+    let (own, plain) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, plain, own));
+    runs.into_iter().for_each(|number| world.finish(number));
+    let next = world.enqueue("a", 1);
+    world.run_until(20_000);
+    assert_eq!(world.starts_of(next).len(), 1);
+    world.run_until(60_000);
+    assert_eq!(world.key_count(), 0);
+
+    let mut world = World::new(SINGLE);
+    set_numbers(&mut world, 2, "'2/10s'");
+    let plain = [1, 1].map(|key| world.enter_as("a", key, Manner::Runs, Entry::default()));
+    let under_own = world.enter_as("a", 2, Manner::Runs, Entry::default());
+    let (one, two) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, two, one));
+    let next = world.enqueue("a", 1);
+    world.turn();
+    world.finish(plain[0]);
+    assert_eq!(world.starts_of(next), [] as [u64; 0], "two still run");
+    world.finish(under_own);
+    assert_eq!(world.starts_of(next), [0]);
+}
+
+#[test]
+fn numbers_of_a_key_end_where_it_becomes_another_one_that_has_none() {
+    let mut world = World::new(SINGLE);
+    set_numbers(&mut world, 1, "'1/10s'");
+    world.enter("a", 1);
+    let (own, fresh) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(world.now, own, fresh));
+    assert!(!world.scheduler.has_own(fresh, world.rule("a")));
+    let next = world.enter("a", 2);
+    assert_eq!(world.starts_of(next), [0]);
+}
+
+#[test]
+fn what_waits_before_the_line_and_fits_a_keys_own_numbers_no_more_is_refused() {
+    let mut world = World::new("queue = 1\n[rules]\na = '3/1s'");
+    world.enter_as("a", 1, Manner::Prompt, Entry { cost: 3, ..Entry::default() });
+    let waits = world.enqueue("a", 1);
+    let (key, rule) = (world.key(1), world.rule("a"));
+    let costly = Entry { cost: 3, ..Entry::default() };
+    let before = world.scheduler.enqueue_patiently(world.now, key, rule, costly).expect("room before the line");
+    assert!(world.scheduler.is_outside(before));
+    set_own(&mut world, "a", 1, "2/1s");
+    let answer = world.scheduler.claim(world.now, before);
+    assert!(matches!(answer, Claim::Refused { why: Why::CostTooHigh { cost: 3, capacity: 2 }, .. }), "{answer:?}");
+    world.run_until(5_000);
+    assert_eq!(world.starts_of(waits), [1_000]);
 }

@@ -5,9 +5,7 @@ use super::limit::{Ask, Window, WindowSpec};
 use super::observe::Difference;
 use super::plan::{Anchor, BanGuard};
 use super::pool::EndpointId;
-use super::queue::Stage;
 use super::scheduler::Scheduler;
-use super::slab::NIL;
 use super::time::{Instant, Nanos};
 
 /// What the machine has to tell its owner of its own accord.
@@ -128,7 +126,7 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         if let Some(notice) = self.guard.count(now) {
             self.notices.push(notice);
-            self.revoke_all(now);
+            self.revoke_where(now, |_| true);
         }
     }
 
@@ -147,32 +145,7 @@ impl<W> Scheduler<W> {
         let notice = self.guard.change_to(now, self.plan.ban_guard);
         self.notices.extend(notice);
         if self.guard.closed_until() > now {
-            self.revoke_all(now);
-        }
-    }
-
-    /// Takes back all grants that are not taken up, and puts their requests back in their places.
-    fn revoke_all(&mut self, now: Instant) {
-        // Only the first grant of a queue has a lease, and each of them has one.
-        let leases = std::mem::take(&mut self.leases);
-        let mut granted = Vec::new();
-        for (_, id) in leases {
-            let Some(request) = self.requests.get(id.index, id.generation) else { continue };
-            if !matches!(request.stage, Stage::Granted { .. }) {
-                continue;
-            }
-            let mut index = self.queues[request.queue].granted.head;
-            while index != NIL {
-                granted.push(index);
-                index = self.requests[index].links.next;
-            }
-        }
-        // The last one first, so that none becomes the first one and gets a lease.
-        for index in granted.into_iter().rev() {
-            if matches!(self.requests[index].stage, Stage::Granted { .. }) {
-                self.give_back(now, self.requests[index].queue, index);
-                self.requeue(index, Instant::ZERO);
-            }
+            self.revoke_where(now, |_| true);
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Held {
 }
 
 impl<W> Scheduler<W> {
-    /// Nothing of the target starts before `until`. Returns false for a stale key.
+    /// Nothing of the target starts before `until`, not even what is granted. Returns false for a stale key.
     ///
     /// Holds on one target combine by maximum; none is longer than the plan's `max_hold`. Targeting
     /// [`Target::Request`] does nothing.
@@ -61,7 +61,11 @@ impl<W> Scheduler<W> {
     /// The same for another reason than that the program wants it.
     pub fn hold_because(&mut self, now: Instant, target: Target, until: Instant, cause: HoldCause) -> bool {
         let now = self.tick(now);
-        self.set_hold(now, target, until, cause)
+        let known = self.set_hold(now, target, until, cause);
+        if known && until > now && self.revoke_of(now, target) {
+            self.dispatch(now);
+        }
+        known
     }
 
     /// Ends a target's hold. Returns false for a stale key.

@@ -55,14 +55,20 @@ impl<W> Scheduler<W> {
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
     pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+        self.count_under(now, queue, numbers);
+        if self.queues[queue].in_line > 0 {
+            self.refuse_unfit(now);
+        }
+        self.review_door(now);
+    }
+
+    /// The same, whether what waits still fits or not.
+    pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
         let Queue { rule, numbers: old, limits, .. } = &mut self.queues[queue];
         let plan = &self.plan.rules[usize::from(*rule)];
         limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
-        if self.queues[queue].in_line > 0 {
-            self.refuse_unfit(now);
-        }
     }
 }
 

@@ -79,6 +79,11 @@ impl<W> Scheduler<W> {
         self.change_lanes(&old);
         self.owe_all();
         self.change_guard(now);
+        for rule in 0..self.rules.len() {
+            if self.rules[rule].paused {
+                self.revoke_where(now, |queue| usize::from(queue.rule) == rule);
+            }
+        }
         self.refuse_unfit(now);
         self.refuse_without_endpoint(now);
         self.review_door(now);
@@ -119,7 +124,10 @@ impl<W> Scheduler<W> {
             *clock = clock.later(*other);
         }
         self.merge_seats(now, into.index, old.seat);
+        let held = self.keys[into.index].hold;
+        self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);
+        self.review_door(now);
         self.redecide_all(into.index);
         self.note_idle(now, into.index);
         self.dispatch(now);
@@ -210,18 +218,17 @@ impl<W> Scheduler<W> {
     pub(super) fn refuse_unfit(&mut self, now: Instant) {
         let in_line: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
         for index in in_line {
-            let request = &self.requests[index];
-            if self.plan.rules[usize::from(self.queues[request.queue].rule)].removed {
-                self.refuse(now, index, Why::RuleRemoved);
-            } else {
-                self.refuse_if_unfit(now, index);
-            }
+            self.refuse_if_unfit(now, index);
         }
     }
 
-    /// Refuses a request in line that one of its limits never has room for.
+    /// Refuses a request in line that one of its limits never has room for, or whose rule is gone.
     pub(super) fn refuse_if_unfit(&mut self, now: Instant, index: u32) -> bool {
         let request = &self.requests[index];
+        if self.plan.rules[usize::from(self.queues[request.queue].rule)].removed {
+            self.refuse(now, index, Why::RuleRemoved);
+            return true;
+        }
         let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) else { return false };
         self.refuse(now, index, Why::CostTooHigh { cost, capacity });
         true
@@ -234,8 +241,20 @@ impl<W> Scheduler<W> {
             self.queues[id].key = key;
             self.queues[id].sibling = NIL;
             self.link_queue(key, id);
+            // Numbers of its own end with the key that they were given to.
+            if self.queues[id].learnt_until == Instant::ZERO {
+                self.count_under(now, id, None);
+            }
             return;
         };
+        let is_alike = {
+            let plan = &self.plan.rules[usize::from(rule.0)];
+            Queue::own(&self.queues[id].numbers, plan) == Queue::own(&self.queues[other].numbers, plan)
+        };
+        if !is_alike {
+            let numbers = self.queues[other].numbers.clone();
+            self.count_under(now, id, numbers);
+        }
         let moved = self.queues.remove(id);
         let shift = moved.next_number;
         let indices: Vec<u32> = self.requests.indices().collect();

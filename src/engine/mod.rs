@@ -30,6 +30,7 @@ mod pool;
 mod queue;
 mod retry;
 mod retry_budget;
+mod revoke;
 mod scheduler;
 mod slab;
 mod snapshot;

@@ -1,13 +1,15 @@
 //! Starting nothing for as long as nobody says otherwise: of a rule, or at all.
 
+use super::answer::Target;
 use super::plan::RuleId;
 use super::scheduler::Scheduler;
 use super::time::Instant;
 
 impl<W> Scheduler<W> {
-    /// Starts nothing of the rule until [`resume`](Self::resume).
+    /// Starts nothing of the rule until [`resume`](Self::resume), not even what is granted.
     pub fn pause(&mut self, rule: RuleId) {
         self.rules[usize::from(rule.0)].paused = true;
+        self.stop(Target::Rule(rule));
     }
 
     /// Ends a rule's pause.
@@ -17,9 +19,10 @@ impl<W> Scheduler<W> {
         self.dispatch(now);
     }
 
-    /// Starts nothing at all until [`resume_all`](Self::resume_all).
+    /// Starts nothing at all until [`resume_all`](Self::resume_all), not even what is granted.
     pub fn pause_all(&mut self) {
         self.paused = true;
+        self.stop(Target::Overall);
     }
 
     /// Ends the pause of everything; rules that are paused by themselves stay so.
@@ -27,6 +30,13 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         self.paused = false;
         self.dispatch(now);
+    }
+
+    fn stop(&mut self, target: Target) {
+        let now = self.latest();
+        if self.revoke_of(now, target) {
+            self.dispatch(now);
+        }
     }
 
     /// Whether a rule starts nothing, by itself or with everything else.

@@ -309,7 +309,7 @@ impl<W> Scheduler<W> {
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
-    /// With [`Target::Request`] it steps out of line until then. `deadline` is as in [`Entry`]. Returns false if the
+    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it. `deadline` is as in [`Entry`]. Returns false if the
     /// machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
@@ -324,7 +324,9 @@ impl<W> Scheduler<W> {
         let steps_out = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Endpoint(_) => {
-                self.set_hold(now, scope, until, HoldCause::Retry);
+                if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
+                    self.revoke_of(now, scope);
+                }
                 false
             }
         };
@@ -334,11 +336,16 @@ impl<W> Scheduler<W> {
             self.note_turned_away(id.index);
         }
         if !self.put_back(now, id, deadline) {
+            self.after_event(now);
             return false;
         }
         if !self.refuse_if_unfit(now, id.index) && (steps_out && until > now || !self.refuse_if_stranded(now, id.index))
         {
-            if steps_out && until > now {
+            let queue = self.requests[id.index].queue;
+            let is_ordered = self.plan.rules[usize::from(self.queues[queue].rule)].ordered;
+            if steps_out && is_ordered {
+                self.requeue(id.index, until);
+            } else if steps_out && until > now {
                 self.step_out(id, until);
             } else {
                 self.requeue(id.index, Instant::ZERO);
@@ -522,6 +529,11 @@ impl<W> Scheduler<W> {
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         self.days.advance(self.now);
+        self.now
+    }
+
+    /// The latest instant seen.
+    pub(super) const fn latest(&self) -> Instant {
         self.now
     }
 

@@ -539,7 +539,7 @@ impl<W> Scheduler<W> {
         }
     }
 
-    fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
+    pub(super) fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Granted { lease })
     }
 

@@ -303,6 +303,30 @@ impl Books {
         *hold = until.max(*hold);
     }
 
+    /// Takes back what was granted and is held or paused now. Returns whose grants those may have been.
+    pub(crate) fn revoke(&mut self) -> Vec<usize> {
+        let stopped = |request: &Request| {
+            let (rule, key) = (request.entry.rule, request.entry.key);
+            self.paused[rule] || self.held_until(rule, key) > self.now
+        };
+        let granted = |request: &Request| matches!(request.stage, Stage::Granted | Stage::Perhaps);
+        let revoked: Vec<usize> = (0..self.requests.len())
+            .filter(|&number| granted(&self.requests[number]) && stopped(&self.requests[number]))
+            .collect();
+        for &number in &revoked {
+            self.loosened += 1;
+            let request = &mut self.requests[number];
+            request.stage = Stage::Queued;
+            request.slept = false;
+            request.lease = None;
+            request.claims_at = None;
+        }
+        if !revoked.is_empty() {
+            self.shares.reset();
+        }
+        revoked
+    }
+
     pub(crate) fn release(&mut self, target: Target) {
         self.loosened += 1;
         match target {
@@ -407,6 +431,9 @@ impl Books {
         let (rule, key, cost) = (request.entry.rule, request.entry.key, request.entry.cost);
         if request.stage == Stage::Granted && self.first_granted(rule, key) != Some(number) {
             return Err(format!("#{number} started before one granted earlier in its queue"));
+        }
+        if self.paused[rule] || self.held_until(rule, key) > self.now {
+            return Err(format!("#{number} started although it is held or paused"));
         }
         if request.starts == 0 {
             self.as_foretold(number)?;

@@ -126,6 +126,7 @@ impl Owner {
                 let known = self.target(*target)?;
                 self.scheduler.hold(now, known, at(self.books.now + span));
                 self.books.set_hold(*target, self.books.now + span);
+                self.revoked()?;
             }
             Op::Release(target) => {
                 let known = self.target(*target)?;
@@ -141,6 +142,7 @@ impl Owner {
             Op::Pause(rule) => {
                 self.scheduler.pause(rule_id(*rule));
                 self.books.paused[*rule] = true;
+                self.revoked()?;
             }
             Op::Resume(rule) => self.resume(*rule)?,
             Op::Own(rule, key, quotas) => self.own(*rule, *key, quotas)?,
@@ -545,14 +547,17 @@ impl Owner {
         if let Some(target) = target {
             self.books.set_hold(target, until);
         }
+        let revoked = self.books.revoke();
         self.books.ended(number);
         if !kept {
             self.answered(number);
-            return self.settled();
+            self.settled()?;
+            return self.poll_all(revoked);
         }
-        let steps_out = scope == Some(Scope::Request) || (scope.is_none() && !self.books.spec.rules[rule].ordered);
+        let waits_alone = matches!(scope, Some(Scope::Request) | None);
+        let steps_out = waits_alone && !self.books.spec.rules[rule].ordered;
         let request = &mut self.books.requests[number];
-        request.not_before = if scope.is_none() && !steps_out { until } else { 0 };
+        request.not_before = if waits_alone && !steps_out { until } else { 0 };
         request.since = now;
         request.deadline = deadline;
         if steps_out && until > now {
@@ -564,6 +569,27 @@ impl Owner {
         // It has no waker yet: it may have been granted again already.
         if matches!(self.books.requests[number].stage, Stage::Perhaps | Stage::Out(_) | Stage::Queued) {
             self.repoll(number)?;
+        }
+        self.wakes()?;
+        self.poll_all(revoked)
+    }
+
+    /// After a call that stopped something: what was granted there and not taken up is taken back.
+    fn revoked(&mut self) -> Result<(), Wrong> {
+        let revoked = self.books.revoke();
+        if revoked.is_empty() {
+            return Ok(());
+        }
+        self.dirty = false;
+        self.settled()?;
+        self.poll_all(revoked)
+    }
+
+    fn poll_all(&mut self, numbers: Vec<usize>) -> Result<(), Wrong> {
+        for number in numbers {
+            if self.books.requests[number].stage.in_line() {
+                self.claim(number)?;
+            }
         }
         self.wakes()
     }

@@ -31,7 +31,7 @@ pub(crate) struct Calendar {
     /// The day that `used` belongs to.
     day: i32,
     used: u32,
-    outstanding: u32,
+    outstanding: u64,
     /// The last start.
     latest: Instant,
 }
@@ -102,7 +102,7 @@ impl Days {
 impl Calendar {
     /// Whether `cost` fits now.
     pub(crate) fn ask(&self, spec: Spec<'_>, cost: u32) -> Ask {
-        let wanted = u64::from(self.outstanding) + u64::from(cost);
+        let wanted = self.outstanding + u64::from(cost);
         let count = u64::from(spec.count);
         if wanted + u64::from(self.used(spec)) <= count {
             Ask::Room
@@ -116,18 +116,18 @@ impl Calendar {
 
     /// A request is granted: its cost is outstanding.
     pub(crate) const fn grant(&mut self, cost: u32) {
-        self.outstanding += cost;
+        self.outstanding += cost as u64;
     }
 
     /// Its attempt begins.
     pub(crate) fn claim(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= cost as u64;
         self.count(spec, now, cost);
     }
 
     /// The grant was not used.
     pub(crate) const fn refund(&mut self, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= cost as u64;
     }
 
     /// A start at `at`, if it was today, cost `actual` instead of `cost`.
@@ -141,7 +141,7 @@ impl Calendar {
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&self, spec: Spec<'_>, ahead: u64, cost: u32) -> Ask {
         let count = u64::from(spec.count);
-        let place = u64::from(self.used(spec)) + u64::from(self.outstanding) + ahead + u64::from(cost);
+        let place = u64::from(self.used(spec)) + self.outstanding + ahead + u64::from(cost);
         match place.saturating_sub(1) / count.max(1) {
             0 => Ask::Room,
             days => Ask::At(spec.days.midnight(spec.zone, days)),

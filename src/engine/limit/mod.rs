@@ -61,7 +61,7 @@ impl Ask {
 pub(crate) struct LimitState {
     kind: Kind,
     /// What is granted or runs, and has no response yet.
-    awaited: u32,
+    awaited: u64,
     /// What the server says of it, once it says something.
     observed: Option<Box<Observed>>,
 }
@@ -92,13 +92,13 @@ impl LimitState {
         };
         match &mut self.observed {
             None => local,
-            Some(observed) => local.and(observed.ask(now, self.awaited.into(), cost, reserve)),
+            Some(observed) => local.and(observed.ask(now, self.awaited, cost, reserve)),
         }
     }
 
     /// A request is granted.
     pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        self.awaited += cost;
+        self.awaited += u64::from(cost);
         match &mut self.kind {
             Kind::Window(window) => window.grant(spec.window(), now, cost),
             Kind::Gcra(gcra) => gcra.grant(cost),
@@ -117,7 +117,7 @@ impl LimitState {
 
     /// A request is granted or runs, and has no response yet.
     pub(crate) const fn expect(&mut self, cost: u32) {
-        self.awaited += cost;
+        self.awaited += cost as u64;
     }
 
     /// Its attempt begins.
@@ -142,7 +142,7 @@ impl LimitState {
 
     /// The response to an attempt that runs was read, and told of these windows.
     pub(crate) fn read(&mut self, now: Instant, cost: u32, told: u16) {
-        self.awaited -= cost;
+        self.awaited -= u64::from(cost);
         if let Some(observed) = &mut self.observed {
             observed.end(now, cost, told, self.awaited == 0);
         }
@@ -160,7 +160,7 @@ impl LimitState {
 
     /// Its grant was not used.
     pub(crate) fn refund(&mut self, cost: u32) {
-        self.awaited -= cost;
+        self.awaited -= u64::from(cost);
         match &mut self.kind {
             Kind::Window(window) => window.refund(cost),
             Kind::Gcra(gcra) => gcra.refund(cost),
@@ -177,14 +177,14 @@ impl LimitState {
         };
         match &mut self.observed {
             None => local,
-            Some(observed) => local.and(observed.earliest(now, self.awaited.into(), ahead, cost)),
+            Some(observed) => local.and(observed.earliest(now, self.awaited, ahead, cost)),
         }
     }
 
     /// A start at `at` cost `actual` instead of `cost`. `is_read`: its response was read before.
     pub(crate) fn settle(&mut self, spec: Spec<'_>, at: Instant, cost: u32, actual: u32, is_read: bool) {
         if !is_read {
-            self.awaited = self.awaited - cost + actual;
+            self.awaited = self.awaited - u64::from(cost) + u64::from(actual);
         }
         match &mut self.kind {
             Kind::Window(window) => window.settle(spec.window(), at, cost, actual),

@@ -86,9 +86,9 @@ impl Observed {
     }
 
     /// How many are left beside what is granted or runs, if anything was told that still counts.
-    pub(crate) fn left_beside(&mut self, now: Instant, busy: u32) -> Option<u32> {
+    pub(crate) fn left_beside(&mut self, now: Instant, busy: u64) -> Option<u32> {
         self.forget(now);
-        let left = self.caps.iter().map(|cap| self.left(cap).saturating_sub(busy.into())).min()?;
+        let left = self.caps.iter().map(|cap| self.left(cap).saturating_sub(busy)).min()?;
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }
 

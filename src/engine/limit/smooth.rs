@@ -41,7 +41,7 @@ pub(crate) enum Shape {
 /// The state of one limit on governor.
 #[derive(Debug, Default)]
 pub(crate) struct Gcra {
-    outstanding: u32,
+    outstanding: u64,
     word: Word,
 }
 
@@ -51,7 +51,7 @@ impl Gcra {
 
     /// Whether `cost` fits now.
     pub(crate) fn ask(&self, spec: Spec, now: Instant, cost: u32) -> Ask {
-        let wanted = u64::from(self.outstanding) + u64::from(cost);
+        let wanted = self.outstanding + u64::from(cost);
         let cells = match spec.shape {
             // The whole store is there again when the start before is paid for.
             Shape::Spaced if self.outstanding == 0 => spec.burst,
@@ -59,7 +59,7 @@ impl Gcra {
                 // A claim from here on counts from its own instant: only it decides then, and any instant named now would
                 // move on with time.
                 let is_fixed = self.word.due().is_some_and(|due| due > now.saturating_sub(Self::CATCH_UP));
-                let at = self.after(spec, now, self.outstanding.into());
+                let at = self.after(spec, now, self.outstanding);
                 return if is_fixed && at > now { Ask::Unclaimed(at) } else { Ask::Busy };
             }
             Shape::Bucket if wanted <= u64::from(spec.burst) => wanted as u32,
@@ -75,12 +75,12 @@ impl Gcra {
 
     /// A request is granted: its cost is outstanding.
     pub(crate) const fn grant(&mut self, cost: u32) {
-        self.outstanding += cost;
+        self.outstanding += cost as u64;
     }
 
     /// Its attempt begins.
     pub(crate) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= cost as u64;
         let due = self.word.due().unwrap_or(now);
         let at = match spec.shape {
             Shape::Spaced if due < now && now.since(due) <= Self::CATCH_UP => due,
@@ -95,7 +95,7 @@ impl Gcra {
 
     /// The grant was not used.
     pub(crate) const fn refund(&mut self, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= cost as u64;
     }
 
     /// A start cost `actual` instead of `cost`. What it cost more is charged; what it cost less is not given back:
@@ -109,7 +109,7 @@ impl Gcra {
 
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&self, spec: Spec, now: Instant, ahead: u64, cost: u32) -> Ask {
-        let before = u64::from(self.outstanding) + ahead;
+        let before = self.outstanding + ahead;
         let at = match spec.shape {
             Shape::Spaced => self.after(spec, now, before),
             Shape::Bucket => {

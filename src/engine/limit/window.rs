@@ -23,7 +23,8 @@ pub(crate) struct Spec {
 /// The state of one window.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    outstanding: u32,
+    /// Can be far more than the count, once attempts cost more than was asked for.
+    outstanding: u64,
     log: Log,
 }
 
@@ -43,7 +44,8 @@ enum Log {
 #[derive(Debug, Default)]
 struct Ring {
     starts: VecDeque<(Instant, u32)>,
-    used: u32,
+    /// The sum of their costs.
+    used: u64,
 }
 
 /// A log that emptied keeps room for so many entries.
@@ -54,8 +56,8 @@ impl Window {
     pub(crate) fn ask(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
         self.log.forget(now, spec.period);
         let capacity = spec.count - reserve.min(spec.count.saturating_sub(cost));
-        let wanted = u64::from(self.outstanding) + u64::from(cost);
-        let total = wanted + u64::from(self.log.used());
+        let wanted = self.outstanding + u64::from(cost);
+        let total = wanted + self.log.used();
         if total <= u64::from(capacity) {
             return Ask::Room;
         }
@@ -71,11 +73,11 @@ impl Window {
 
     /// A request is granted: its cost is outstanding.
     pub(crate) fn grant(&mut self, spec: Spec, now: Instant, cost: u32) {
-        self.outstanding += cost;
+        self.outstanding += cost as u64;
         debug_assert!(
             {
                 self.log.forget(now, spec.period);
-                u64::from(self.log.used()) + u64::from(self.outstanding) <= u64::from(spec.count)
+                self.log.used() + self.outstanding <= u64::from(spec.count)
             },
             "granted over {spec:?}: {self:?}"
         );
@@ -83,7 +85,7 @@ impl Window {
 
     /// A request is outstanding, whether there is room for it or not.
     pub(crate) const fn owe(&mut self, cost: u32) {
-        self.outstanding += cost;
+        self.outstanding += cost as u64;
     }
 
     /// Its attempt begins.
@@ -104,7 +106,7 @@ impl Window {
 
     /// The grant was not used.
     pub(crate) fn refund(&mut self, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= u64::from(cost);
     }
 
     /// A start at `at`, if it still counts, cost `actual` instead of `cost`. More than was asked for may go over the
@@ -112,16 +114,16 @@ impl Window {
     pub(crate) fn settle(&mut self, spec: Spec, at: Instant, cost: u32, actual: u32) {
         match spec.anchor {
             Anchor::Start => self.log.settle(spec.written(at), cost, actual),
-            Anchor::End => self.outstanding = self.outstanding - cost + actual,
+            Anchor::End => self.outstanding = self.outstanding - u64::from(cost) + u64::from(actual),
         }
     }
 
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&mut self, spec: Spec, now: Instant, ahead: u64, cost: u32) -> Ask {
         self.log.forget(now, spec.period);
-        let used = u64::from(self.log.used());
+        let used = self.log.used();
         let count = u64::from(spec.count);
-        let place = used + u64::from(self.outstanding) + ahead + u64::from(cost);
+        let place = used + self.outstanding + ahead + u64::from(cost);
         if place <= count {
             return Ask::Room;
         }
@@ -174,8 +176,7 @@ impl Window {
             return;
         }
         starts.sort_unstable();
-        let counted = self.log.used().saturating_add(self.outstanding);
-        let mut left = spec.count.min(u32::MAX - counted);
+        let mut left = spec.count;
         for (_, cost) in starts.iter_mut().rev() {
             *cost = (*cost).min(left);
             left -= *cost;
@@ -188,8 +189,8 @@ impl Window {
     }
 
     /// What was granted, and in a window that counts from the end also what runs.
-    pub(crate) const fn outstanding(&self) -> u32 {
-        self.outstanding
+    pub(crate) fn outstanding(&self) -> u32 {
+        u32::try_from(self.outstanding).unwrap_or(u32::MAX)
     }
 
     /// When nothing is left of it. `None` while something is outstanding.
@@ -198,7 +199,7 @@ impl Window {
     }
 
     fn count(&mut self, spec: Spec, now: Instant, cost: u32) {
-        self.outstanding -= cost;
+        self.outstanding -= u64::from(cost);
         if !spec.period.is_zero() {
             self.log.forget(now, spec.period);
             self.log.push(spec.written(now), cost);
@@ -217,10 +218,10 @@ impl Spec {
 }
 
 impl Log {
-    fn used(&self) -> u32 {
+    fn used(&self) -> u64 {
         match self {
             Self::Empty => 0,
-            Self::One { cost, .. } => *cost,
+            Self::One { cost, .. } => u64::from(*cost),
             Self::Many(ring) => ring.used,
         }
     }
@@ -249,7 +250,7 @@ impl Log {
                         return;
                     }
                     ring.starts.pop_front();
-                    ring.used -= cost;
+                    ring.used -= u64::from(cost);
                 }
                 ring.starts.shrink_to(KEPT_ENTRIES);
             }
@@ -259,18 +260,22 @@ impl Log {
     fn push(&mut self, now: Instant, cost: u32) {
         match self {
             Self::Empty => *self = Self::One { at: now, cost },
-            Self::One { at, cost: before } if *at == now => *before += cost,
+            Self::One { at, cost: before } if *at == now => *before = before.saturating_add(cost),
             Self::One { at, cost: before } => {
                 let starts = VecDeque::from([(*at, *before), (now, cost)]);
-                *self = Self::Many(Box::new(Ring { starts, used: *before + cost }));
+                *self = Self::Many(Box::new(Ring { starts, used: u64::from(*before) + u64::from(cost) }));
             }
-            Self::Many(ring) => {
-                ring.used += cost;
-                match ring.starts.back_mut() {
-                    Some((at, before)) if *at == now => *before += cost,
-                    Some(_) | None => ring.starts.push_back((now, cost)),
+            Self::Many(ring) => match ring.starts.back_mut() {
+                Some((at, before)) if *at == now => {
+                    let after = before.saturating_add(cost);
+                    ring.used += u64::from(after - *before);
+                    *before = after;
                 }
-            }
+                Some(_) | None => {
+                    ring.used += u64::from(cost);
+                    ring.starts.push_back((now, cost));
+                }
+            },
         }
     }
 
@@ -286,7 +291,7 @@ impl Log {
                 let Ok(position) = ring.starts.binary_search_by_key(&at, |&(start, _)| start) else { return };
                 let before = &mut ring.starts[position].1;
                 let after = before.saturating_sub(cost).saturating_add(actual);
-                ring.used = ring.used.saturating_sub(*before).saturating_add(after);
+                ring.used = ring.used - u64::from(*before) + u64::from(after);
                 *before = after;
             }
         }
