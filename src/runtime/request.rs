@@ -35,16 +35,12 @@ impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
         let live = shared.live.load();
-        let (max_wait, attempts) = match rule {
-            Ok(rule) => (live.rule(rule).max_wait.unwrap_or(Nanos::MAX), live.rule(rule).retry.attempts),
-            Err(_) => (Nanos::MAX, 1),
-        };
+        let max_wait = rule.as_ref().ok().and_then(|rule| live.rule(*rule).max_wait).unwrap_or(Nanos::MAX);
         let wishes = Wishes {
             cost: 1,
             not_before: Nanos::ZERO,
             max_wait,
             special: None,
-            attempts,
             idempotent: false,
             fail_fast: false,
             eager: false,
@@ -175,7 +171,6 @@ impl<'a, C> Request<'a, C> {
         if let Ok(rule) = self.rule {
             let live = self.shared.live.load();
             let policy = retry.over(self.wishes.policy().unwrap_or_else(|| &live.rule(rule).retry));
-            self.wishes.attempts = policy.attempts;
             self.wishes.special().policy = Some(policy);
         }
         self
