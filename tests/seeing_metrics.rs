@@ -134,3 +134,18 @@ fn a_request_leaves_the_gauge_that_it_entered_whatever_the_rules() {
         );
     });
 }
+
+#[test]
+fn what_has_no_runtime_to_run_on_is_counted_as_refused() {
+    let recorder = DebuggingRecorder::new();
+    let told = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let rules = "[rules]\nr = { per_key = '1/1s', attempt_timeout = '5s' }".parse().unwrap();
+        let balancer = request_balancer::Balancer::new(rules);
+        let run = balancer.run("r", 1, async |_| Ok::<_, request_balancer::Failure<()>>(()));
+        let reason = futures::executor::block_on(run).unwrap_err();
+        assert_eq!(reason.refused(), Some(&request_balancer::Refused::NoRuntime));
+    });
+    let refused: Vec<_> = read(&told).into_iter().collect();
+    assert_eq!(refused, [("refused_total{rule=r,lane=1,cause=no-runtime}".into(), "1".into())]);
+}
