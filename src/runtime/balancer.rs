@@ -314,7 +314,9 @@ impl Balancer {
     pub fn snapshot(&self) -> Snapshot {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
         self.shared.with(|_, _| ());
-        self.shared.with(|state, now| Snapshot::new(state.machine.plan(), now, state.machine.snapshot(now)))
+        self.shared.with(|state, now| {
+            Snapshot::new(state.machine.plan(), now, state.machine.outside(), state.machine.snapshot(now))
+        })
     }
 
     /// How things go: whether whoever comes may start, limits and holds make wait, or something stands still that could
@@ -379,7 +381,9 @@ impl Balancer {
     #[must_use]
     pub fn key(&self, key: impl Into<Key>) -> KeySnapshot {
         let Some(record) = self.shared.record(&key.into()) else { return KeySnapshot::default() };
-        self.shared.with(|state, now| KeySnapshot::new(now, &state.machine.key_snapshot(now, record)))
+        self.shared.with(|state, now| {
+            KeySnapshot::new(now, state.machine.outside_of(record), &state.machine.key_snapshot(now, record))
+        })
     }
 
     /// Goes over to other rules, at once and for all handles.

@@ -119,8 +119,9 @@ impl<'a, C> Request<'a, C> {
     /// The longest that one attempt may run, of [`run`](Self::run), [`call`](Self::call) and [`submit`](Self::submit);
     /// `None`: any. Default: the rule's `attempt_timeout`.
     ///
-    /// Then its future is dropped, and its concurrency slots are free at once; the start stays counted, as it is at the
-    /// server. It may have had its effect: only an [`idempotent`](Self::idempotent) request is tried again, like after a
+    /// Then its task is woken, and when it polls the future next, what runs is dropped and its concurrency slots are free:
+    /// at once in a task of its own, never in one that does not come to poll it. The start stays counted, as it is at
+    /// the server. It may have had its effect: only an [`idempotent`](Self::idempotent) request is tried again, like after a
     /// transient failure; all others end with [`Refused::TimedOut`]. Time in line is no time of an attempt, and an
     /// attempt that is ready when it is polled in time's last moment has made it. A [`Permit`] can't be timed out. A
     /// request that can be needs a tokio runtime with timers even where it need not wait.
