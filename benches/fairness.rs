@@ -40,7 +40,8 @@ fn main() -> ExitCode {
         let most = runs.iter().map(Vec::len).max().unwrap_or(0);
         rows.extend((0..most).map(|row| runs.each_ref().map(|measures| measures.get(row).cloned())));
     }
-    let seen = if wanted.is_empty() { random_histories().to_vec() } else { Vec::new() };
+    let is_wanted = wanted.is_empty() || wanted.iter().any(|part| "random-histories".contains(part.as_str()));
+    let seen = if is_wanted { random_histories().to_vec() } else { Vec::new() };
     let own = rows.iter().filter_map(|row| row[0].as_ref()?.met()).chain(seen.iter().map(Seen::is_kept));
     let (kept, missed): (Vec<bool>, Vec<bool>) = own.partition(|&met| met);
     if report::wants_json() {

@@ -75,7 +75,7 @@ async fn permits_count_too() {
     let permit = permit.retry(None).await.unwrap();
     assert_eq!(field.now(), 7_000);
     // One that is dropped succeeded.
-    drop(permit);
+    permit.succeed();
     let _permit = acquire().await.unwrap().retry(None).await.unwrap();
     assert_eq!(field.now(), 8_000);
 }

@@ -15,6 +15,8 @@ use crate::engine::{self, BreakerState, Instant, Plan};
 pub struct Snapshot {
     /// Requests in line, those included that wait for another attempt or have yet to take up their grant.
     pub waiting: usize,
+    /// Requests of [`submit_wait`](crate::Request::submit_wait) that wait for room in line.
+    pub outside: usize,
     /// Attempts that run.
     pub in_flight: usize,
     /// Keys with work or with an open window.
@@ -114,6 +116,8 @@ pub struct RuleSnapshot {
 pub struct KeySnapshot {
     /// Requests in line.
     pub waiting: usize,
+    /// Requests of [`submit_wait`](crate::Request::submit_wait) that wait for room in line.
+    pub outside: usize,
     /// Attempts that run.
     pub in_flight: usize,
     /// How long the key is held; `None` if it is not.
@@ -122,7 +126,7 @@ pub struct KeySnapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(plan: &Plan, now: Instant, snapshot: engine::Snapshot) -> Self {
+    pub(super) fn new(plan: &Plan, now: Instant, outside: usize, snapshot: engine::Snapshot) -> Self {
         let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, endpoints, differences } =
             snapshot;
         let lanes = plan.lanes.iter().zip(lanes).map(|(plan, lane)| {
@@ -135,6 +139,7 @@ impl Snapshot {
         });
         Self {
             waiting,
+            outside,
             in_flight,
             keys,
             held: span(now, held_until),
@@ -166,9 +171,9 @@ impl EndpointSnapshot {
 }
 
 impl KeySnapshot {
-    pub(super) fn new(now: Instant, snapshot: &engine::KeySnapshot) -> Self {
+    pub(super) fn new(now: Instant, outside: usize, snapshot: &engine::KeySnapshot) -> Self {
         let engine::KeySnapshot { waiting, in_flight, held_until } = *snapshot;
-        Self { waiting, in_flight, held: span(now, held_until) }
+        Self { waiting, outside, in_flight, held: span(now, held_until) }
     }
 }
 
