@@ -206,19 +206,20 @@ impl RetryPolicy {
 
     fn wait(&self, spent: &mut Spent, after: Nanos, seed: u64) -> Decision {
         let own = || self.delay(spent.failures.saturating_add(1), seed);
-        let wait = match self.order {
-            WaitOrder::Max => after.max(own()),
-            WaitOrder::Server => after,
-            WaitOrder::Policy => own(),
-        }
-        .max(self.min_wait);
+        // What bounds the waits that a server asks for is no bound for the policy's own delay.
+        let (bounded, wait) = match self.order {
+            WaitOrder::Max => (after, after.max(own())),
+            WaitOrder::Server => (after, after),
+            WaitOrder::Policy => (own(), own()),
+        };
+        let wait = wait.max(self.min_wait);
         let give_up = |reason| Decision::GiveUp { reason, hold: Some(wait) };
         if let Some(ceiling) = self.ceiling
-            && wait > ceiling
+            && bounded > ceiling
         {
-            return give_up(GiveUp::WaitTooLong { wait, ceiling });
+            return give_up(GiveUp::WaitTooLong { wait: bounded, ceiling });
         }
-        let total = spent.total_wait.saturating_add(wait);
+        let total = spent.total_wait.saturating_add(bounded.max(self.min_wait));
         if spent.waits >= self.waits || self.total_wait.is_some_and(|most| total > most) {
             return give_up(GiveUp::Waits);
         }
@@ -351,6 +352,15 @@ mod tests {
                 hold: Some(Nanos::MAX)
             }
         );
+    }
+
+    #[test]
+    fn the_own_delay_does_not_count_against_the_servers_ceiling() {
+        let long = Nanos::from_secs(600);
+        let policy = RetryPolicy { backoff: long, max_delay: long, ..exact() };
+        let mut spent = Spent::default();
+        assert_eq!(policy.decide(&mut spent, retry(SECOND), false, 1), Decision::Retry { wait: long });
+        assert_eq!(spent.total_wait, SECOND);
     }
 
     #[test]

@@ -303,7 +303,8 @@ impl<W> Scheduler<W> {
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
-    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it. `deadline` is as in [`Entry`]. Returns false if the
+    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it;
+    /// so it does where `until` is beyond what a hold may last. `deadline` is as in [`Entry`]. Returns false if the
     /// machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
@@ -315,13 +316,15 @@ impl<W> Scheduler<W> {
     ) -> bool {
         let now = self.tick(now);
         // The hold stands even if the request is gone: it is what the server said.
-        let steps_out = match scope {
+        let longest = now.saturating_add(self.plan.max_hold);
+        let waits_alone = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
                 if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
                     self.revoke_of(now, scope);
                 }
-                false
+                // The others are held for no longer than that; it was told itself how long.
+                until > longest
             }
         };
         if !self.put_back(now, id, deadline) {
@@ -331,9 +334,9 @@ impl<W> Scheduler<W> {
         if !self.refuse_if_unfit(now, id.index) {
             let queue = self.requests[id.index].queue;
             let is_ordered = self.plan.rules[usize::from(self.queues[queue].rule)].ordered;
-            if steps_out && is_ordered {
+            if waits_alone && is_ordered {
                 self.requeue(id.index, until);
-            } else if steps_out {
+            } else if waits_alone {
                 self.step_out(id, until);
             } else {
                 self.requeue(id.index, Instant::ZERO);

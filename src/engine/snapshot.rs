@@ -114,7 +114,7 @@ impl<W> Scheduler<W> {
     pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
         let now = self.tick(now);
         let position = usize::from(rule.0);
-        if self.is_paused(position) {
+        if self.closed || self.plan.rules[position].removed || self.is_paused(position) {
             return NextStart::Never;
         }
         let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);

@@ -553,7 +553,7 @@ impl Owner {
             self.settled()?;
             return self.poll_all(revoked);
         }
-        let waits_alone = matches!(scope, Some(Scope::Request) | None);
+        let waits_alone = matches!(scope, Some(Scope::Request) | None) || after > self.books.spec.max_hold;
         let steps_out = waits_alone && !self.books.spec.rules[rule].ordered;
         let request = &mut self.books.requests[number];
         request.not_before = if waits_alone && !steps_out { until } else { 0 };
