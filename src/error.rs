@@ -443,7 +443,7 @@ pub enum NextStart {
     After(Duration),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Not before its rule, or everything, is resumed.
+    /// Not before its rule, or everything, is resumed; after a close, never.
     Never,
 }
 

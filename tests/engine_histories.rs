@@ -973,6 +973,7 @@ fn a_request_waits_for_as_long_as_it_was_told_though_no_hold_is_that_long() {
         let told = world.enter_as("a", 1, Manner::Runs, Entry::default());
         let key = world.key(1);
         world.retry(told, Target::Key(key), 2 * HOUR);
+        world.asked[told].manner = Manner::Prompt;
         let (behind, other) = (world.enqueue("a", 1), world.enqueue("b", 1));
         world.turn();
         world.run_until(3 * HOUR);
@@ -998,4 +999,13 @@ fn what_is_paused_or_closed_is_not_said_to_be_well() {
     world.scheduler.close(world.now);
     assert_eq!(world.scheduler.health(world.now), Health::Limited);
     assert_eq!(world.scheduler.next_start(world.now, b, None), NextStart::Never);
+}
+
+#[test]
+fn the_next_start_of_a_costly_request_is_when_all_it_costs_fits() {
+    let mut world = World::new("overall = '20/60s'");
+    world.enter("default", 1);
+    let (rule, costly) = (world.rule("default"), Entry { cost: 20, ..Entry::default() });
+    assert_eq!(world.scheduler.next_start(world.now, rule, None), NextStart::Now);
+    assert_eq!(world.scheduler.next_start_of(world.now, rule, None, &costly), NextStart::At(ms(60_000)));
 }

@@ -124,7 +124,7 @@ pub enum NextStart {
     At(Instant),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Its rule is paused.
+    /// Its rule is paused or removed, or the machine is closed.
     Never,
 }
 

@@ -483,6 +483,12 @@ impl<W> Scheduler<W> {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
     }
 
+    /// Whether requests of the rule are taken in at all: it is not removed, and the machine is not closed.
+    #[must_use]
+    pub fn lets_in(&self, rule: RuleId) -> bool {
+        !self.closed && !self.plan.rules[usize::from(rule.0)].removed
+    }
+
     /// Whether the key's record is still there.
     #[must_use]
     pub fn knows(&self, key: KeyId) -> bool {

@@ -240,7 +240,7 @@ impl Owner {
         } else {
             Ok(None)
         };
-        let foretold = self.scheduler.next_start(at(now), rule_id(rule), Some(id));
+        let foretold = self.scheduler.next_start_of(at(now), rule_id(rule), Some(id), &asked);
         self.would_deadlock(entry, id)?;
         let entered = if entry.at_once {
             self.scheduler.enter(at(now), id, rule_id(rule), asked)
