@@ -2,7 +2,7 @@
 
 mod world;
 
-use request_balancer::engine::{Charge, Claim, Entry, Nanos, NextStart, Target, Why};
+use request_balancer::engine::{Charge, Claim, Entry, Health, Nanos, NextStart, Target, Why};
 use world::{Manner, World, ms};
 
 const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
@@ -944,4 +944,68 @@ fn costs_beyond_all_numbers_are_counted_and_nothing_more() {
         world.run_until(70_000);
         assert_eq!(world.starts_of(other).len(), 1, "{limit}");
     }
+}
+
+#[test]
+fn those_that_come_back_in_any_order_stand_in_their_places() {
+    let mut world = World::new("[rules]\na = '1/1s'");
+    world.enter("a", 1);
+    // Every other one comes back later: the even ones in order, the odd ones the last one first.
+    let numbers: Vec<usize> = (0..200)
+        .map(|number| {
+            let not_before = match number % 4 {
+                0 => Some(ms(100)),
+                1 => Some(ms(900 - number)),
+                _ => None,
+            };
+            world.enqueue_as("a", 1, Manner::Prompt, Entry { not_before, ..Entry::default() })
+        })
+        .collect();
+    world.run_until(300_000);
+    assert_eq!(world.order[1..], numbers);
+}
+
+#[test]
+fn a_request_waits_for_as_long_as_it_was_told_though_no_hold_is_that_long() {
+    const HOUR: u64 = 3_600_000;
+    for is_ordered in [false, true] {
+        let mut world = World::new(&format!("[rules]\na = {{ ordered = {is_ordered} }}\nb = {{}}"));
+        let told = world.enter_as("a", 1, Manner::Runs, Entry::default());
+        let key = world.key(1);
+        world.retry(told, Target::Key(key), 2 * HOUR);
+        world.asked[told].manner = Manner::Prompt;
+        let (behind, other) = (world.enqueue("a", 1), world.enqueue("b", 1));
+        world.turn();
+        world.run_until(3 * HOUR);
+        assert_eq!(world.starts_of(told), [0, 2 * HOUR]);
+        assert_eq!(world.starts_of(behind), [if is_ordered { 2 * HOUR } else { HOUR }]);
+        assert_eq!(world.starts_of(other), [HOUR]);
+    }
+}
+
+#[test]
+fn what_is_paused_or_closed_is_not_said_to_be_well() {
+    let mut world = World::new("[rules]\na = '1/1s'\nb = {}");
+    let (a, b) = (world.rule("a"), world.rule("b"));
+    assert_eq!(world.scheduler.health(world.now), Health::Ok);
+    world.scheduler.pause(a);
+    assert_eq!(world.scheduler.health(world.now), Health::Limited);
+    assert_eq!(world.scheduler.next_start(world.now, a, None), NextStart::Never);
+    world.scheduler.resume(world.now, a);
+    world.scheduler.pause_all();
+    assert_eq!(world.scheduler.health(world.now), Health::Limited);
+    world.scheduler.resume_all(world.now);
+    assert_eq!(world.scheduler.health(world.now), Health::Ok);
+    world.scheduler.close(world.now);
+    assert_eq!(world.scheduler.health(world.now), Health::Limited);
+    assert_eq!(world.scheduler.next_start(world.now, b, None), NextStart::Never);
+}
+
+#[test]
+fn the_next_start_of_a_costly_request_is_when_all_it_costs_fits() {
+    let mut world = World::new("overall = '20/60s'");
+    world.enter("default", 1);
+    let (rule, costly) = (world.rule("default"), Entry { cost: 20, ..Entry::default() });
+    assert_eq!(world.scheduler.next_start(world.now, rule, None), NextStart::Now);
+    assert_eq!(world.scheduler.next_start_of(world.now, rule, None, &costly), NextStart::At(ms(60_000)));
 }

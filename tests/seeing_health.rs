@@ -37,7 +37,7 @@ async fn whoever_waits_for_a_limit_or_a_hold_is_limited() {
 async fn a_pause_makes_wait_and_nothing_stalls() {
     let field = Field::new("[rules]\nr = {}");
     field.balancer.pause("r").unwrap();
-    assert_eq!(field.balancer.health(), Health::Ok);
+    assert_eq!(field.balancer.health(), Health::Limited);
     let paused = field.go("r", 1, "paused");
     field.at(5_000).await;
     assert_eq!(field.balancer.health(), Health::Limited);

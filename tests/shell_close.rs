@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use diary::{Diary, balancer, settle};
 use futures::future::join_all;
-use request_balancer::{Ended, Error, Failure, Outcome, Refused};
+use request_balancer::{Ended, Error, Failure, Health, NextStart, Outcome, Refused};
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -179,4 +179,30 @@ async fn abort_cuts_off_what_runs_and_refuses_what_waits_at_once() {
     assert_eq!((runs.await, waits.await), (cut, closed()));
     assert_eq!(counts(balancer.close(SECOND).await), [0, 1, 1, 0]);
     assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_closed_is_not_well_and_starts_nothing() {
+    let balancer = balancer("[rules]\nsend = '1/1s'");
+    balancer.close(SECOND).await;
+    assert_eq!(balancer.next_start("send", 1).unwrap(), NextStart::Never);
+    assert_eq!(balancer.health(), Health::Limited);
+    assert_eq!(balancer.request("send", 1).try_acquire().unwrap_err(), Refused::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_wakes_all_who_wait() {
+    let balancer = balancer("[rules]\nsend = '1/1h'");
+    drop(balancer.request("send", 1).try_acquire().unwrap());
+    let waiting: Vec<_> = (0..1_000)
+        .map(|_| {
+            let balancer = balancer.clone();
+            tokio::spawn(async move { balancer.request("send", 1).acquire().await.unwrap_err() })
+        })
+        .collect();
+    settle().await;
+    assert_eq!(balancer.close(SECOND).await.refused, 1_000);
+    for reason in join_all(waiting).await {
+        assert_eq!(reason.unwrap(), Refused::Closed);
+    }
 }

@@ -305,3 +305,28 @@ async fn thousands_that_become_ready_in_one_instant_all_start() {
     assert!(join_all(tickets).await.iter().all(Result::is_ok));
     assert_eq!(diary.times(), [1_000; 5_000]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_in_vain_for_all_that_it_costs_is_told_at_once() {
+    let balancer = balancer("overall = '20/60s'");
+    drop(balancer.request("default", 1).try_acquire().unwrap());
+    let begin = Instant::now();
+    let next_start = NextStart::After(60 * SECOND);
+    let costly = || balancer.request("default", 2).cost(20);
+    assert_eq!(costly().try_acquire().unwrap_err(), Refused::NotNow { next_start });
+    let eager = costly().max_wait(5 * SECOND).eager().acquire().await.unwrap_err();
+    assert_eq!(eager, Refused::MaxWait { waited: Duration::ZERO, next_start });
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_longer_than_a_hold_may_last_is_waited_for_by_whoever_was_told_it() {
+    let balancer = balancer("retry = { ceiling = '3h', total_wait = '9h' }\n[rules]\na = '1/1s'");
+    let begin = Instant::now();
+    let run = balancer.run("a", 1, async |attempt| match attempt.number() {
+        1 => Err(attempt.retry::<()>(7_200 * SECOND)),
+        _ => Ok(()),
+    });
+    run.await.unwrap();
+    assert_eq!(begin.elapsed(), 7_200 * SECOND);
+}

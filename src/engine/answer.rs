@@ -129,7 +129,7 @@ pub enum NextStart {
     At(Instant),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Its rule is paused, or none of the endpoints can be used.
+    /// Its rule is paused or removed, none of the endpoints can be used, or the machine is closed.
     Never,
 }
 

@@ -13,7 +13,7 @@ use super::turn::{Gate, Whose};
 pub enum Health {
     /// Whoever comes may start.
     Ok,
-    /// Something is held, or requests wait as the limits have it.
+    /// Something is held or paused, or requests wait as the limits have it, or nothing starts any more: it is closed.
     Limited,
     /// Something waits that could start, and nothing has started for more than a second.
     Stalled,
@@ -35,7 +35,8 @@ impl<W> Scheduler<W> {
         if waits && (overdue || self.stands_still(now)) {
             return Health::Stalled;
         }
-        if waits || self.guard.closed_until() > now || self.holds_anything(now) { Health::Limited } else { Health::Ok }
+        let stopped = self.closed || self.pauses_anything() || self.guard.closed_until() > now;
+        if waits || stopped || self.holds_anything(now) { Health::Limited } else { Health::Ok }
     }
 
     /// Whether nothing has started for too long although somebody could who does not ask for it.

@@ -448,8 +448,11 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request.
+    /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request, if it has anything.
     pub(super) fn count_outstanding(&mut self, queue: u32) {
+        if self.queues[queue].running == 0 && self.queues[queue].granted.is_empty() {
+            return;
+        }
         let Self { plan, requests, queues, days, .. } = self;
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);

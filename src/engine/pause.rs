@@ -39,6 +39,12 @@ impl<W> Scheduler<W> {
         }
     }
 
+    /// Whether anything is paused that there still is.
+    pub(super) fn pauses_anything(&self) -> bool {
+        let mut rules = self.plan.rules.iter().zip(&self.rules);
+        self.paused || rules.any(|(rule, state)| state.paused && !rule.removed)
+    }
+
     /// Whether a rule starts nothing, by itself or with everything else.
     pub(super) fn is_paused(&self, rule: usize) -> bool {
         self.paused || self.rules[rule].paused

@@ -128,10 +128,12 @@ pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) len: u32,
+    /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
+    finger: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0 };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0, finger: NIL };
 
     pub(super) const fn is_empty(self) -> bool {
         self.head == NIL
@@ -172,6 +174,9 @@ impl List {
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
         self.len -= 1;
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
+        if self.finger == id {
+            self.finger = if next == NIL { prev } else { next };
+        }
         if prev == NIL {
             self.head = next
         } else {
@@ -180,15 +185,37 @@ impl List {
         if next == NIL { self.tail = prev } else { requests[next].links.prev = prev }
     }
 
-    /// Inserts before the first request with a larger number. Costs as many steps as there are smaller ones: those
-    /// that were put back before it.
+    /// Inserts before the first request with a larger number. Costs as many steps as it is away from the nearest of the
+    /// two ends and the one that was inserted before it.
     pub(super) fn insert_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
         let number = requests[id].number;
-        let mut next = self.head;
-        while next != NIL && requests[next].number < number {
-            next = requests[next].links.next;
-        }
+        let is_before = |other: u32| requests[other].number < number;
+        let (mut front, mut back, mut finger) = (self.head, self.tail, self.finger);
+        let next = loop {
+            if front == NIL || !is_before(front) {
+                break front;
+            }
+            front = requests[front].links.next;
+            if back == NIL {
+                break self.head;
+            }
+            if is_before(back) {
+                break requests[back].links.next;
+            }
+            back = requests[back].links.prev;
+            if finger == NIL {
+                continue;
+            }
+            let Links { prev, next } = requests[finger].links;
+            match is_before(finger) {
+                true if next == NIL || !is_before(next) => break next,
+                true => finger = next,
+                false if prev == NIL || is_before(prev) => break finger,
+                false => finger = prev,
+            }
+        };
         self.insert_before(requests, id, next);
+        self.finger = id;
     }
 }
 

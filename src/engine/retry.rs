@@ -242,20 +242,23 @@ impl RetryPolicy {
 
     fn wait(&self, spent: &mut Spent, after: Nanos, seed: u64, rest: impl FnOnce(Nanos) -> Nanos) -> Decision {
         let own = || self.delay(spent.failures.saturating_add(1), seed);
-        let wait = match self.order {
-            WaitOrder::Max => after.max(own()),
-            WaitOrder::Server => after,
-            WaitOrder::Policy => own(),
-        }
-        .max(self.min_wait);
-        let rest = rest(wait);
+        // What bounds the waits that a server asks for is no bound for the policy's own delay.
+        let (told, wait) = match self.order {
+            WaitOrder::Max => (after, after.max(own())),
+            WaitOrder::Server => (after, after),
+            WaitOrder::Policy => (own(), own()),
+        };
+        let wait = wait.max(self.min_wait);
         let give_up = |reason| Decision::GiveUp { reason, hold: Some(wait) };
+        // Less, where the request need not wait for so long.
+        let bounded = rest(told);
         if let Some(ceiling) = self.ceiling
-            && rest > ceiling
+            && bounded > ceiling
         {
-            return give_up(GiveUp::WaitTooLong { wait: rest, ceiling });
+            return give_up(GiveUp::WaitTooLong { wait: bounded, ceiling });
         }
-        let total = spent.total_wait.saturating_add(rest);
+        let counted = if bounded < told { bounded } else { bounded.max(self.min_wait) };
+        let total = spent.total_wait.saturating_add(counted);
         if spent.waits >= self.waits || self.total_wait.is_some_and(|most| total > most) {
             return give_up(GiveUp::Waits);
         }
@@ -388,6 +391,15 @@ mod tests {
                 hold: Some(Nanos::MAX)
             }
         );
+    }
+
+    #[test]
+    fn the_own_delay_does_not_count_against_the_servers_ceiling() {
+        let long = Nanos::from_secs(600);
+        let policy = RetryPolicy { backoff: long, max_delay: long, ..exact() };
+        let mut spent = Spent::default();
+        assert_eq!(policy.decide(&mut spent, retry(SECOND), false, 1), Decision::Retry { wait: long });
+        assert_eq!(spent.total_wait, SECOND);
     }
 
     #[test]

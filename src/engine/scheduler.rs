@@ -309,7 +309,8 @@ impl<W> Scheduler<W> {
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
-    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it. `deadline` is as in [`Entry`]. Returns false if the
+    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it;
+    /// so it does where `until` is beyond what a hold may last. `deadline` is as in [`Entry`]. Returns false if the
     /// machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
@@ -321,13 +322,15 @@ impl<W> Scheduler<W> {
     ) -> bool {
         let now = self.tick(now);
         // The hold stands even if the request is gone: it is what the server said.
-        let steps_out = match scope {
+        let longest = now.saturating_add(self.plan.max_hold);
+        let waits_alone = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Endpoint(_) => {
                 if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
                     self.revoke_of(now, scope);
                 }
-                false
+                // The others are held for no longer than that; it was told itself how long. It may go elsewhere.
+                until > longest && !matches!(scope, Target::Endpoint(_))
             }
         };
         if let Target::Endpoint(_) = scope
@@ -339,13 +342,14 @@ impl<W> Scheduler<W> {
             self.after_event(now);
             return false;
         }
-        if !self.refuse_if_unfit(now, id.index) && (steps_out && until > now || !self.refuse_if_stranded(now, id.index))
+        if !self.refuse_if_unfit(now, id.index)
+            && (waits_alone && until > now || !self.refuse_if_stranded(now, id.index))
         {
             let queue = self.requests[id.index].queue;
             let is_ordered = self.plan.rules[usize::from(self.queues[queue].rule)].ordered;
-            if steps_out && is_ordered {
+            if waits_alone && is_ordered {
                 self.requeue(id.index, until);
-            } else if steps_out && until > now {
+            } else if waits_alone && until > now {
                 self.step_out(id, until);
             } else {
                 self.requeue(id.index, Instant::ZERO);
@@ -492,6 +496,12 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn is_aborted(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
+    }
+
+    /// Whether requests of the rule are taken in at all: it is not removed, and the machine is not closed.
+    #[must_use]
+    pub fn lets_in(&self, rule: RuleId) -> bool {
+        !self.closed && !self.plan.rules[usize::from(rule.0)].removed
     }
 
     /// Whether the key's record is still there.

@@ -1,6 +1,6 @@
 //! The machine in numbers, and what it can say about the future.
 
-use super::answer::{KeyId, NextStart, RequestId};
+use super::answer::{Entry, KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::observe::Difference;
@@ -116,9 +116,15 @@ impl<W> Scheduler<W> {
     /// A lower bound for the start of a new request of cost 1, from limits, holds and the requests ahead in the same
     /// queue. Without a key (or with a stale one): of a key that nothing is known of.
     pub fn next_start(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> NextStart {
+        self.next_start_of(now, rule, key, &Entry::default())
+    }
+
+    /// The same for a request that costs as much as `entry` says.
+    pub fn next_start_of(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>, entry: &Entry<'_>) -> NextStart {
+        let costs = Costs::new(entry.cost, entry.units);
         let now = self.tick(now);
         let position = usize::from(rule.0);
-        if self.is_paused(position) {
+        if self.closed || self.plan.rules[position].removed || self.is_paused(position) {
             return NextStart::Never;
         }
         let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);
@@ -144,12 +150,12 @@ impl<W> Scheduler<W> {
             |spec: Spec<'_>, state: &mut LimitState, cost| all = all.and(state.earliest(spec, now, ahead, cost));
         if let Some(queue) = queue {
             let Queue { numbers, limits, .. } = &mut queues[queue];
-            limits.for_all(Queue::own(numbers, rule), days, Costs::ONE, &mut ask);
+            limits.for_all(Queue::own(numbers, rule), days, costs, &mut ask);
         }
         if let Some(key) = key {
-            keys[key].limits.for_refs(&plan.key_limits, &rule.key, days, Costs::ONE, &mut ask);
+            keys[key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut ask);
         }
-        shared.for_refs(&plan.shared_limits, &rule.shared, days, Costs::ONE, &mut ask);
+        shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut ask);
         let at = match all {
             Ask::Busy => return NextStart::WhenOneEnds,
             Ask::Room => held,

@@ -12,7 +12,7 @@ use super::shared::{Shared, State};
 use super::sync::{MutexGuard, thread_local};
 use crate::engine::{Evicted, Instant};
 
-/// How many wake-ups are carried out of the lock at a time.
+/// How many wake-ups are carried out of the lock without memory of their own.
 const BATCH: usize = 32;
 
 thread_local! {
@@ -70,7 +70,10 @@ fn apart(run: impl FnOnce()) {
 #[derive(Default)]
 struct Errands {
     wakes: [Option<Waker>; BATCH],
+    /// All of them instead, where they are more than that: taking them bit by bit would move the rest each time.
+    many_wakes: Vec<Waker>,
     evicted: [Option<Evicted>; BATCH],
+    many_evicted: Vec<Evicted>,
     events: Vec<Event>,
     driver: Option<Arc<Notify>>,
     became_idle: bool,
@@ -80,17 +83,19 @@ struct Errands {
 impl Errands {
     fn collect(&mut self, state: &mut State, now: Instant) {
         let wakes = state.machine.take_wakes();
-        let count = wakes.len().min(BATCH);
-        for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..count)) {
+        if wakes.len() > BATCH {
+            self.many_wakes = std::mem::take(wakes);
+        }
+        for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..)) {
             *place = Some(wake);
         }
-        self.more |= !wakes.is_empty();
         let evicted = state.machine.take_evicted();
-        let count = evicted.len().min(BATCH);
-        for (place, gone) in self.evicted.iter_mut().zip(evicted.drain(..count)) {
+        if evicted.len() > BATCH {
+            self.many_evicted = std::mem::take(evicted);
+        }
+        for (place, gone) in self.evicted.iter_mut().zip(evicted.drain(..)) {
             *place = Some(gone);
         }
-        self.more |= !evicted.is_empty();
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
@@ -105,7 +110,7 @@ impl Errands {
 
     /// Returns whether there is more to collect.
     fn carry_out(self, shared: &Shared) -> bool {
-        for gone in self.evicted.into_iter().flatten() {
+        for gone in self.evicted.into_iter().flatten().chain(self.many_evicted) {
             shared.keys.forget(gone);
         }
         for event in self.events {
@@ -118,7 +123,7 @@ impl Errands {
             apart(|| shared.idle.notify_waiters());
         }
         let mut more = self.more;
-        for wake in self.wakes.into_iter().flatten() {
+        for wake in self.wakes.into_iter().flatten().chain(self.many_wakes) {
             apart(|| wake.wake());
             more = true;
         }

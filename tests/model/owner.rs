@@ -241,7 +241,7 @@ impl Owner {
         } else {
             Ok(None)
         };
-        let foretold = self.scheduler.next_start(at(now), rule_id(rule), Some(id));
+        let foretold = self.scheduler.next_start_of(at(now), rule_id(rule), Some(id), &asked);
         self.would_deadlock(entry, id)?;
         let entered = if entry.at_once {
             self.scheduler.enter(at(now), id, rule_id(rule), asked)
@@ -554,7 +554,7 @@ impl Owner {
             self.settled()?;
             return self.poll_all(revoked);
         }
-        let waits_alone = matches!(scope, Some(Scope::Request) | None);
+        let waits_alone = matches!(scope, Some(Scope::Request) | None) || after > self.books.spec.max_hold;
         let steps_out = waits_alone && !self.books.spec.rules[rule].ordered;
         let request = &mut self.books.requests[number];
         request.not_before = if waits_alone && !steps_out { until } else { 0 };

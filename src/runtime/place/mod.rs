@@ -348,19 +348,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
-            if wishes.fail_fast {
-                let next = state.machine.next_start(now, rule, Some(record));
-                match NextStart::since(now, next) {
-                    NextStart::Now => {}
-                    next_start => return Ok(Err(Refused::NotNow { next_start })),
-                }
-            }
-            if wishes.eager {
-                let next = state.machine.next_start(now, rule, Some(record));
-                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next)) {
-                    return Ok(Err(reason));
-                }
-            }
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),
@@ -368,6 +355,21 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
                 endpoints: wishes.endpoints(),
             };
+            // What lets nobody in says why itself.
+            let lets_in = state.machine.lets_in(rule);
+            if wishes.fail_fast && lets_in {
+                let next = state.machine.next_start_of(now, rule, Some(record), &entry);
+                match NextStart::since(now, next) {
+                    NextStart::Now => {}
+                    next_start => return Ok(Err(Refused::NotNow { next_start })),
+                }
+            }
+            if wishes.eager && lets_in {
+                let next = state.machine.next_start_of(now, rule, Some(record), &entry);
+                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next)) {
+                    return Ok(Err(reason));
+                }
+            }
             ask(state, now, record, rule, entry).map(Ok)
         })?
     }
@@ -391,7 +393,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     fn next_start(&self, record: KeyId) -> NextStart {
         let rule = self.rule;
-        self.shared().with(|state, now| NextStart::since(now, state.machine.next_start(now, rule, Some(record))))
+        let costs = Entry { cost: self.wishes.cost, units: self.wishes.units(), ..Entry::default() };
+        self.shared()
+            .with(|state, now| NextStart::since(now, state.machine.next_start_of(now, rule, Some(record), &costs)))
     }
 }
 
