@@ -344,7 +344,7 @@ impl World {
             self.advance(self.now + 10);
         }
         let now = self.instant();
-        if let Some(number) = self.all(|at| at != At::Gone).into_iter().next() {
+        if let Some(&number) = self.all(|at| at != At::Gone).first() {
             panic!("#{number} waits for ever: {:?}", self.machine.explain_request(now, self.asked[number].id));
         }
         self.advance(self.now + 100_000);

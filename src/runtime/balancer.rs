@@ -331,7 +331,7 @@ impl Balancer {
     /// go on.
     ///
     /// Waits that a server asks for are no illness: requests that are held and succeed later are
-    /// [`Limited`](Health::Limited). [`Stalled`](Health::Stalled) means that a request waits that could start while
+    /// [`Limited`](Health::Limited), and so is what is paused or closed. [`Stalled`](Health::Stalled) means that a request waits that could start while
     /// nothing has started for more than a second: its future is not polled, or no runtime on which the balancer works
     /// is being run. Takes a look at every request if nothing has started for a second, else at none.
     ///
@@ -354,6 +354,8 @@ impl Balancer {
     }
 
     /// What is in the way of a new request, limit by limit; shown, it says so in words.
+    ///
+    /// Looks at whoever is before it in line, under the lock: to be asked by people, not for each request.
     ///
     /// # Errors
     ///

@@ -54,7 +54,8 @@ impl Live {
     }
 
     fn of(rules: Rules, plan: Arc<Plan>, units: Vec<String>) -> Self {
-        let listed = (0..).map(RuleId).zip(&plan.rules).filter(|(_, rule)| !rule.removed);
+        // Rules that there were keep their places; what is beyond the last place is not found.
+        let listed = (0..=u16::MAX).map(RuleId).zip(&plan.rules).filter(|(_, rule)| !rule.removed);
         let mut names: Box<[_]> = listed.map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
         let from_end = |specs: &[LimitSpec]| {
@@ -292,7 +293,7 @@ impl Shared {
             // Under the lock, so that nobody goes over to other rules or numbers before the machine has these.
             let live = self.live.load();
             let numbers = self.numbers.of(&live, key);
-            for (rule, _) in (0..).map(RuleId).zip(&live.plan.rules) {
+            for (rule, _) in (0..=u16::MAX).map(RuleId).zip(&live.plan.rules) {
                 let own = numbers.iter().find(|(of, _)| *of == rule).map(|(_, specs)| Arc::clone(specs));
                 if own.is_some() || state.machine.has_own(record, rule) {
                     state.machine.set_own(now, record, rule, own);
