@@ -36,7 +36,9 @@ impl Keys {
         let mut shard = self.map.shards()[self.shard(hash)].write();
         if let Some((_, id)) = shard.get_mut(hash, |(known, _)| known == key) {
             let (renewed, result) = renew(Some(*id.get()));
-            *id.get_mut() = renewed.unwrap_or_else(|| *id.get());
+            if let Some(renewed) = renewed {
+                *id.get_mut() = renewed;
+            }
             return result;
         }
         let (id, result) = renew(None);
