@@ -92,7 +92,8 @@ impl<E> Failure<E> {
 
     /// Nothing of `scope` starts before the wait or the backoff is over.
     ///
-    /// Without it a retry holds the scope of the policy, by default the key, and a transient failure holds nobody.
+    /// Without it a retry holds the scope of the policy, by default the endpoint and without a pool the key, and a transient
+    /// failure holds nobody.
     /// Ignored for a permanent failure, which waits for nothing.
     pub fn hold(mut self, scope: Scope) -> Self {
         self.hold = Some(scope);
