@@ -92,9 +92,9 @@ impl<E> Failure<E> {
 
     /// Nothing of `scope` starts before the wait or the backoff is over.
     ///
-    /// Without it a retry holds the scope of the policy, by default the key, and a transient failure holds nobody.
-    /// Ignored for a permanent failure, which waits for nothing, and for one that no further attempt follows, unless the
-    /// server asked for the wait.
+    /// Without it a retry holds the scope of the policy, by default the endpoint and without a pool the key, and a transient
+    /// failure holds nobody. Ignored for a permanent failure, which waits for nothing, and for one that no further attempt
+    /// follows, unless the server asked for the wait.
     pub fn hold(mut self, scope: Scope) -> Self {
         self.hold = Some(scope);
         self

@@ -430,3 +430,39 @@ async fn lower_lanes_leave_room_on_the_endpoints_together() {
     let last = *diary.times().last().unwrap();
     assert!((2_900..=3_100).contains(&last), "{last}");
 }
+
+#[cfg(feature = "headers")]
+#[tokio::test(start_paused = true)]
+async fn what_a_server_says_is_about_the_endpoint_that_was_asked() {
+    let balancer = pool(2, "overall = '10/60s'\nchoose = 'in-order'");
+    let diary = Diary::new();
+    let send = async |remaining: &'static str| {
+        let run = balancer.run("default", 1, async |attempt: Attempt| {
+            diary.note(name(&attempt));
+            let fields = [("RateLimit-Remaining", remaining), ("RateLimit-Reset", "30")];
+            attempt.check::<_, _, ()>(200, fields, None)
+        });
+        assert_eq!(run.await, Ok(()));
+    };
+    send("2").await;
+    send("1").await;
+    send("0").await;
+    // Somebody else uses the first token, too; the second has all that the rules give it.
+    send("9").await;
+    send("8").await;
+    diary.assert(&[("e0", 0), ("e0", 0), ("e0", 0), ("e1", 0), ("e1", 0)]);
+    tokio::time::sleep(ms(30_000)).await;
+    send("5").await;
+    assert_eq!(diary.read().last().unwrap(), &("e0".to_owned(), 30_000));
+    // A refusal of all that a token may do stops that token.
+    let refused = balancer.run("default", 1, async |attempt: Attempt| {
+        let fields = [("X-RateLimit-Global", "true"), ("Retry-After", "20")];
+        match name(&attempt).as_str() {
+            "e0" => attempt.check::<_, _, ()>(429, fields, None),
+            _ => Ok(()),
+        }
+    });
+    assert_eq!(refused.await, Ok(()));
+    assert_eq!(diary.times().len(), 6);
+    assert_eq!((balancer.snapshot().held, balancer.snapshot().endpoints[0].held), (None, Some(ms(20_000))));
+}

@@ -245,8 +245,10 @@ pub(super) struct Queue {
     pub(super) passed: u32,
     /// The next room of the key in these limits is its own.
     pub(super) owed: bool,
-    /// Whether it waits for something to happen at an endpoint.
+    /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
+    /// Whether it is told when something happens at an endpoint.
+    pub(super) on_pool_list: bool,
     pub(super) limits: LimitStates,
     /// The key's own numbers, where it has other ones than its rule.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
@@ -289,6 +291,7 @@ impl Queue {
             passed: 0,
             owed: false,
             awaits_pool: false,
+            on_pool_list: false,
             limits: LimitStates::new(&plan.own),
             numbers: None,
             learnt_until: Instant::ZERO,

@@ -87,6 +87,9 @@ impl<W> Scheduler<W> {
             if !finished {
                 break;
             }
+            if self.settle_pool(now) {
+                continue;
+            }
             // Only now: who may start at the very end of the time it would wait, starts.
             let refused = self.expire(now, PER_TURN - steps);
             steps += refused;
@@ -110,13 +113,14 @@ impl<W> Scheduler<W> {
         let deadlines = self.deadlines.peek().map(|(at, _)| at);
         let sweeps = self.sweeps.peek().map(|(at, _)| at);
         let leases = self.leases.front().map(|&(at, _)| at);
-        [timers, deadlines, sweeps, leases, self.opens, self.guard.wake()].into_iter().flatten().min()
+        let pool = self.pool.as_ref().and_then(|pool| pool.opens);
+        [timers, deadlines, sweeps, leases, self.opens, self.guard.wake(), pool].into_iter().flatten().min()
     }
 
     /// After an event: a turn, if there is anything to do.
     pub(super) fn after_event(&mut self, now: Instant) {
         self.let_in(now);
-        if self.anything_ready() || self.is_due(now) {
+        if self.anything_ready() || self.is_due(now) || self.is_pool_unsettled() {
             self.dispatch(now);
         } else {
             self.opens = None;
@@ -127,7 +131,7 @@ impl<W> Scheduler<W> {
     /// Whether a new request of this cost may start at once: nobody is ready, nothing is due, nobody of its queue is
     /// before it, and every limit has room.
     pub(super) fn is_clear(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> bool {
-        if self.anything_ready() || self.is_due(now) {
+        if self.anything_ready() || self.is_due(now) || self.is_pool_unsettled() {
             return false;
         }
         let record = &self.queues[queue];

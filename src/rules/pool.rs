@@ -392,7 +392,10 @@ impl Rules {
         let plan = compile::plan(&model);
         Self::new(model, plan, self.warnings().to_vec())
     }
+}
 
+#[cfg(feature = "tokio")]
+impl Rules {
     /// These rules with one endpoint more, or another one in the place of that of its name.
     #[cfg(feature = "tokio")]
     pub(crate) fn with_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<Self, Findings> {

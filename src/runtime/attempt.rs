@@ -223,7 +223,7 @@ impl Attempt {
     ///
     /// `None`: the server did not say how long; the policy's `bare_wait` is used, doubled each time, and the attempt
     /// counts as failed. With a number the policy's `waits`, `ceiling` and `total_wait` apply instead. The scope is the
-    /// policy's (by default the key) unless [`Failure::hold`] names another.
+    /// policy's (by default the endpoint, and without a pool the key) unless [`Failure::hold`] names another.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -92,7 +92,8 @@ mod read {
             observation: &Observation,
         ) -> Result<(), Failure<E>> {
             self.observe(attempt, observation);
-            failure(status, observation).map_or(Ok(()), Err)
+            let has_pool = self.live.load().plan.pool.is_some();
+            failure(status, observation, has_pool).map_or(Ok(()), Err)
         }
     }
 
@@ -115,7 +116,7 @@ mod read {
     }
 
     /// What a response means for its request: a retry, if the server refused it because of too many.
-    fn failure<E>(status: u16, observation: &Observation) -> Option<Failure<E>> {
+    fn failure<E>(status: u16, observation: &Observation, has_pool: bool) -> Option<Failure<E>> {
         let waits = observation.wait().is_some() && status >= 400;
         if !(observation.throttled() || waits) || observation.is_final() {
             return None;
@@ -125,6 +126,8 @@ mod read {
         Some(match observation.scope() {
             Some(ServerScope::Key) => failure.hold(Scope::Key),
             Some(ServerScope::Route) => failure.hold(Scope::Queue),
+            // All that one token may do is all that its endpoint may do.
+            Some(ServerScope::Global) if has_pool => failure.hold(Scope::Endpoint),
             Some(ServerScope::Global) => failure.hold(Scope::Overall),
             None => failure,
         })

@@ -5,7 +5,15 @@ use std::str::FromStr;
 use request_balancer::Rules;
 
 /// Pieces of rules files, so that random bytes get past the first line.
-const WORDS: [&str; 99] = [
+const WORDS: [&str; 107] = [
+    "pool",
+    "endpoints",
+    "choose",
+    "failover",
+    "breaker",
+    "failures",
+    "ratio",
+    "sticky",
     "overall",
     "per_key",
     "concurrency",

@@ -12,6 +12,8 @@ mod route;
 mod seat;
 mod state;
 
+use std::collections::VecDeque;
+
 use super::cost::Costs;
 use super::limit::{Ask, Days};
 use super::plan::Plan;
@@ -33,12 +35,23 @@ pub(super) struct Pool {
     /// How far those that are used by weight have come.
     pass: u64,
     /// Queues that wait for something to happen at an endpoint, by index and generation.
-    waiting: Vec<(u32, u32)>,
+    waiting: VecDeque<(u32, u32)>,
+    /// How many of them have yet to look whether what happened is of use to them.
+    unsettled: usize,
+    /// When there is room for those.
+    pub(super) opens: Option<Instant>,
 }
 
 impl Pool {
     pub(super) fn new(plan: &PoolPlan) -> Self {
-        Self { endpoints: plan.endpoints.iter().map(Endpoint::new).collect(), grants: 0, pass: 0, waiting: Vec::new() }
+        Self {
+            endpoints: plan.endpoints.iter().map(Endpoint::new).collect(),
+            grants: 0,
+            pass: 0,
+            waiting: VecDeque::new(),
+            unsettled: 0,
+            opens: None,
+        }
     }
 
     /// Whether any endpoint has room, whoever asks. Where none can be used at all, there is room: for a refusal.

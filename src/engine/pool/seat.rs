@@ -1,15 +1,16 @@
 //! Getting an endpoint with a grant, and leaving it.
 
+use std::cmp::Reverse;
+
 use super::route::{KeySeat, Route};
 use super::{Choice, EndpointId, Pool, Standing};
 use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
-use crate::engine::limit;
+use crate::engine::limit::{self, Ask};
 use crate::engine::plan::Plan;
 use crate::engine::queue::{QueueState, Stage};
 use crate::engine::scheduler::Scheduler;
-use crate::engine::slab::NIL;
 use crate::engine::time::Instant;
 use crate::engine::turn::{Refusal, Whose};
 
@@ -129,39 +130,65 @@ impl<W> Scheduler<W> {
     /// A queue waits for something to happen at an endpoint.
     pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        if !queues[queue].awaits_pool {
-            queues[queue].awaits_pool = true;
-            pool.waiting.push((queue, queues.generation(queue)));
+        queues[queue].awaits_pool = true;
+        if !std::mem::replace(&mut queues[queue].on_pool_list, true) {
+            pool.waiting.push_back((queue, queues.generation(queue)));
         }
     }
 
-    /// Something happened at an endpoint: whoever waits for that decides anew.
+    /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
-        let Some(pool) = &mut self.pool else { return };
-        if pool.waiting.is_empty() {
-            return;
+        if let Some(pool) = &mut self.pool {
+            pool.unsettled = pool.waiting.len();
         }
-        let mut waiting = std::mem::take(&mut pool.waiting);
-        waiting.retain(|(index, generation)| self.queues.contains(*index, *generation));
+    }
+
+    /// Whether somebody who waits for an endpoint has yet to look whether there is room.
+    pub(in crate::engine) fn is_pool_unsettled(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.unsettled > 0)
+    }
+
+    /// Lets a few more decide anew that wait for something to happen at an endpoint, if something did and there is room.
+    /// Returns false if there is nothing to do.
+    pub(in crate::engine) fn settle_pool(&mut self, now: Instant) -> bool {
+        /// A crowd that waits for one busy endpoint is not to be looked through for every room that there is.
+        const BATCH: usize = 16;
+        let Self { plan, pool: Some(pool), queues, days, .. } = self else { return false };
+        if pool.unsettled == 0 {
+            pool.opens = None;
+            return false;
+        }
+        let asked = pool.room(plan.pooled(), days, now, Costs::ONE);
+        // They look when there is room: what they waited for may not be what they wait for now.
+        pool.opens = match asked {
+            Ask::At(at) | Ask::Unclaimed(at) => Some(at),
+            Ask::Room | Ask::Busy => None,
+        };
+        if asked != Ask::Room {
+            return false;
+        }
+        let count = pool.unsettled.min(BATCH).min(pool.waiting.len());
+        pool.unsettled -= pool.unsettled.min(BATCH);
+        let mut batch: Vec<u32> = pool
+            .waiting
+            .drain(..count)
+            .filter(|(index, generation)| queues.contains(*index, *generation))
+            .map(|(index, _)| index)
+            .collect();
         // Those with the latest turns first: each goes back to its place at once, before them.
-        waiting.sort_by_key(|(index, _)| std::cmp::Reverse(self.queues[*index].ticket));
-        for (index, _) in waiting.drain(..) {
-            if !self.queues[index].awaits_pool {
-                continue;
-            }
+        batch.sort_by_key(|index| Reverse(queues[*index].ticket));
+        for index in batch {
+            self.queues[index].on_pool_list = false;
             match self.queues[index].state {
-                QueueState::Parked { .. } | QueueState::Blocked => self.redecide_one(index),
+                _ if !self.queues[index].awaits_pool => {}
+                QueueState::Parked { .. } => self.unpark(index),
+                QueueState::Blocked => self.make_ready(index),
                 QueueState::Idle | QueueState::Ready | QueueState::Yielding => {
                     self.queues[index].awaits_pool = false;
                 }
             }
         }
-        if let Some(pool) = &mut self.pool
-            && pool.waiting.is_empty()
-        {
-            // Its room is used again.
-            pool.waiting = waiting;
-        }
+        true
     }
 
     /// Endpoints changed so that anybody may be better off: all that wait decide anew, and who has none any more is
@@ -295,15 +322,5 @@ impl<W> Scheduler<W> {
 
     pub(super) fn route(&mut self, index: u32) -> &mut Route {
         self.requests[index].route.get_or_insert_default()
-    }
-
-    /// Puts one queue that waits for its pool in its ring again.
-    fn redecide_one(&mut self, queue: u32) {
-        debug_assert_ne!(queue, NIL);
-        match self.queues[queue].state {
-            QueueState::Parked { .. } => self.unpark(queue),
-            QueueState::Blocked => self.make_ready(queue),
-            QueueState::Idle | QueueState::Ready | QueueState::Yielding => {}
-        }
     }
 }

@@ -104,8 +104,6 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     /// That of the running attempt, if somebody wants it.
     span: Option<Box<Span>>,
     meter: Meter,
-    /// That of the running attempt, or of the last one.
-    endpoint: Option<EndpointId>,
 }
 
 #[derive(Debug)]
@@ -121,6 +119,8 @@ enum Stage {
         limited: bool,
         /// Whether it is to be counted as an invalid one.
         invalid: bool,
+        /// What it uses, if there is a pool.
+        endpoint: Option<EndpointId>,
     },
     /// The machine does not know it any more.
     Over,
@@ -160,7 +160,6 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             after: Cause::First,
             span: None,
             meter: Meter::default(),
-            endpoint: None,
         }
     }
 
@@ -194,7 +193,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The endpoint of the running attempt, if there is a pool.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
-        self.endpoint.map(|endpoint| Endpoint::new(self.shared().live.load().endpoint(endpoint)))
+        let Stage::Running { endpoint: Some(endpoint), .. } = self.stage else { return None };
+        Some(Endpoint::new(self.shared().live.load().endpoint(endpoint)))
     }
 
     /// The attempt that begins now.
@@ -326,8 +326,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     fn begin(&mut self, known: Known, waited: Nanos, Began { limited, endpoint }: Began) {
-        self.endpoint = endpoint;
-        self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false };
+        self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false, endpoint };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
         self.tell_start(waited);

@@ -166,15 +166,19 @@ impl Balancing for Engine {
         let policy = &self.retry[usize::from(rule)];
         let spent = self.spent.entry(index).or_default();
         let failure = FailureKind::Retry { after: Some(after) };
-        let scope = match (policy.hold, self.keys[key as usize]) {
-            (Scope::Request, _) | (Scope::Queue | Scope::Key | Scope::Endpoint, None) => Target::Request,
-            (Scope::Queue, Some(key)) => Target::Queue(RuleId(rule), key),
-            // It sends in one way only.
-            (Scope::Key | Scope::Endpoint, Some(key)) => Target::Key(key),
-            (Scope::Rule, _) => Target::Rule(RuleId(rule)),
-            (Scope::Overall, _) => Target::Overall,
+        let scope = match (policy.hold, self.keys[key as usize], self.scheduler.endpoint_of(id)) {
+            (Scope::Endpoint, _, Some(endpoint)) => Target::Endpoint(endpoint),
+            (Scope::Request, ..) | (Scope::Queue | Scope::Key | Scope::Endpoint, None, _) => Target::Request,
+            (Scope::Queue, Some(key), _) => Target::Queue(RuleId(rule), key),
+            (Scope::Key | Scope::Endpoint, Some(key), _) => Target::Key(key),
+            (Scope::Rule, ..) => Target::Rule(RuleId(rule)),
+            (Scope::Overall, ..) => Target::Overall,
         };
-        match policy.decide(spent, failure, true, index.into()) {
+        let rest = |wait| match scope {
+            Target::Endpoint(_) => self.scheduler.rest_elsewhere(now, id, wait),
+            Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Request => wait,
+        };
+        match policy.decide_in_pool(spent, failure, true, index.into(), rest) {
             Decision::Retry { wait } => {
                 self.scheduler.retry(now, id, scope, now.saturating_add(wait), None);
                 self.scheduler.set_waker(id, index);
