@@ -532,7 +532,7 @@ impl Balancer {
     /// tokio::task::yield_now().await;
     /// balancer.abort();
     /// assert_eq!(runs.await.unwrap_err().refused(), Some(&Refused::Aborted));
-    /// assert_eq!(balancer.request("send", 42).try_acquire().unwrap_err(), Refused::Closed);
+    /// assert_eq!(balancer.request("send", 42).acquire().await.unwrap_err(), Refused::Closed);
     /// # Ok(())
     /// # }
     /// ```
