@@ -136,8 +136,9 @@ impl<W> Scheduler<W> {
         }
         if let Some(queue) = queue {
             held = held.max(self.queues[queue].hold);
-            // What is granted is outstanding in the limits already, and who stepped out is passed.
-            ahead = self.queues[queue].waiting.len.into();
+            // What is granted is outstanding in the limits already, and who stepped out is passed. Who is ahead may take
+            // nothing of the units that this one takes.
+            ahead = if entry.units.is_empty() { self.queues[queue].waiting.len.into() } else { 0 };
         }
         let mut all = match self.next_endpoint(now, key) {
             Ok(answer) => answer,
