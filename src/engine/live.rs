@@ -188,6 +188,8 @@ impl<W> Scheduler<W> {
         self.count_lanes();
         for (_, _, index) in waiting {
             self.queues[index].state = QueueState::Idle;
+            // The lanes begin to count turns anew.
+            self.queues[index].awaits_pool = false;
             self.make_ready(index);
         }
     }
@@ -236,6 +238,7 @@ impl<W> Scheduler<W> {
             self.link_queue(key, id);
             return;
         };
+        self.wait_no_more(id);
         let moved = self.queues.remove(id);
         let shift = moved.next_number;
         let indices: Vec<u32> = self.requests.indices().collect();
