@@ -3,6 +3,8 @@
 //! `scripts/bench fairness` prints the table; the exit status says whether the balancer kept every bound. Virtual time,
 //! whole numbers and fixed seeds: the table is the same on every machine. A part of a scenario's file name runs only that.
 
+#[path = "../tests/model/mod.rs"]
+mod model;
 #[path = "report/mod.rs"]
 #[allow(dead_code, reason = "its lines are for other benchmarks")]
 mod report;
@@ -10,6 +12,9 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use model::generate::Flavour;
+use model::random::Random;
+use model::shares::Largest;
 use request_balancer::sim::{Measure, Policy, Scenario};
 use serde_json::{Value, json};
 
@@ -35,18 +40,72 @@ fn main() -> ExitCode {
         let most = runs.iter().map(Vec::len).max().unwrap_or(0);
         rows.extend((0..most).map(|row| runs.each_ref().map(|measures| measures.get(row).cloned())));
     }
-    let own = rows.iter().filter_map(|row| row[0].as_ref()?.met());
+    let seen = if wanted.is_empty() { random_histories().to_vec() } else { Vec::new() };
+    let own = rows.iter().filter_map(|row| row[0].as_ref()?.met()).chain(seen.iter().map(Seen::is_kept));
     let (kept, missed): (Vec<bool>, Vec<bool>) = own.partition(|&met| met);
     if report::wants_json() {
-        let list: Value = rows.iter().flatten().flatten().map(as_json).collect();
+        let list: Value = rows.iter().flatten().flatten().map(as_json).chain(seen.iter().map(Seen::as_json)).collect();
         println!("{list:#}");
     } else {
         println!("| scenario | what | optimum | bound | {} |", Policy::ALL.map(Policy::as_str).join(" | "));
         println!("| --- | --- | ---: | --- | {} |", Policy::ALL.map(|_| "---:").join(" | "));
         rows.iter().for_each(|row| println!("{}", line(row)));
+        seen.iter().for_each(|seen| println!("{}", seen.line()));
         println!("\n{} of {} bounds kept by {}", kept.len(), kept.len() + missed.len(), Policy::Balancer);
     }
     if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+const HISTORIES: &str = "4,000 random histories against the slow model";
+
+/// The largest value that the model of `tests/random_histories.rs` saw of something, and the most that it allows.
+#[derive(Clone, Copy)]
+struct Seen {
+    what: &'static str,
+    largest: u64,
+    most: u64,
+}
+
+impl Seen {
+    const fn is_kept(&self) -> bool {
+        self.largest <= self.most
+    }
+
+    fn line(&self) -> String {
+        let Self { what, largest, most } = self;
+        let bound = if *most == 0 { "exact".to_owned() } else { format!("at most {most}") };
+        let number = if self.is_kept() { format!("**{largest}**") } else { largest.to_string() };
+        let others = " - |".repeat(Policy::ALL.len() - 1);
+        format!("| {HISTORIES} | {what} | {most} | {bound} | {number} |{others}")
+    }
+
+    fn as_json(&self) -> Value {
+        json!({
+            "scenario": HISTORIES,
+            "policy": Policy::Balancer.as_str(),
+            "metric": self.what,
+            "measured": self.largest,
+            "optimum": self.most,
+            "bound": format!("at most {}", self.most),
+            "met": self.is_kept(),
+        })
+    }
+}
+
+fn random_histories() -> [Seen; 3] {
+    let largest = (0..4_000).fold(Largest::default(), |largest, seed| {
+        let mut random = Random::new(seed);
+        let flavour = Flavour::any(&mut random);
+        let history = model::generate::history(&mut random, flavour);
+        largest.and(model::run_or_shrink(seed, &history, model::run).books.shares.largest)
+    });
+    let beyond = |count: i64| u64::try_from(count).unwrap_or(0);
+    [
+        Seen { what: "thousandths of a request between two ready queues", largest: largest.gap, most: 1_000 },
+        Seen { what: "turns past a newcomer, beyond one of each before it", largest: beyond(largest.turn), most: 0 },
+        // K + L: in each of the L - 1 lanes beside it another may be overdue.
+        Seen { what: "starts past a ready lane, beyond K, of three lanes", largest: beyond(largest.bypass), most: 2 },
+    ]
 }
 
 /// All scenarios that the table shows, in the order of their names' numbers.
@@ -55,7 +114,7 @@ fn files() -> Vec<PathBuf> {
     ORDER.iter().map(|name| folder.join(name).with_extension("toml")).collect()
 }
 
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "one-key",
     "hog-and-mice",
     "zipf",
@@ -66,6 +125,7 @@ const ORDER: [&str; 16] = [
     "jitter",
     "weights",
     "weights-costs",
+    "language-model",
     "closed-loop",
     "newcomers",
     "cancel",

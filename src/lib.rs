@@ -80,7 +80,9 @@ pub use runtime::{
 };
 #[cfg(all(feature = "tokio", feature = "serde"))]
 pub use runtime::{Imported, State};
-pub use verify::{Breach, Start, verify, verify_arrivals};
+#[cfg(feature = "sim")]
+pub use verify::Fill;
+pub use verify::{Breach, Headroom, LogHold, Opens, Outlook, Start, explain_log, verify, verify_arrivals};
 
 /// The README's example is compiled and run like any other.
 #[cfg(all(doctest, feature = "tokio", feature = "headers"))]

@@ -60,6 +60,15 @@ examples/rules/telegram.toml:
 }
 
 #[test]
+fn check_tells_the_limits_that_rules_share_by_name() {
+    let (status, printed, _) = program(&["check", "examples/rules/openai.toml"]);
+    let expected = "  rule chat: priority 1; under `limits.large.per_key` 500/60s smooth; \
+                    under `limits.large.per_key` 30000/60s tokens\n";
+    assert_eq!(status, 0);
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn check_shows_every_finding_where_it_is() {
     let file = Scratch::new("bad.toml", "overall = \"0/1s\"\n[rules.chat]\npre_key = '1/1s'\n");
     let (status, printed, _) = program(&["check", file.path()]);
@@ -133,9 +142,113 @@ fn a_simulated_log_can_be_verified() {
     assert_eq!((status, printed.as_str()), (0, "1100 starts, 0 breaches\n"));
 }
 
+const HISTORY: &str = "at,rule,key,end,again\n0,group,42,0.2,\n0.5,individual,7,0.6,\n1.1,group,42,1.2,9\n";
+
+#[test]
+fn explain_says_limit_by_limit_what_makes_the_next_start_wait() {
+    let history = Scratch::new("history.csv", HISTORY);
+    let explain = |more: &[&str]| {
+        let mut arguments = vec!["explain", TELEGRAM, "--key", "42", "--history", history.path()];
+        arguments.extend(more);
+        arguments.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let run = |more: &[&str]| program(&explain(more).iter().map(String::as_str).collect::<Vec<_>>());
+    let (status, printed, _) = run(&["--rule", "group"]);
+    let expected = "\
+rule group, key 42, asked at 1.1s: may start at 9s, after 7.9s
+> the key held until 9s: started at 1.1s and was refused
+  `overall` 30/1s: 2 of 30 used, room now
+  `per_key` 1/1s, key 42: 1 of 1 used, room at 2.15s
+  `rules.group.per_key` 20/60s, key 42: 2 of 20 used, room now
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let (status, printed, _) = run(&["--rule", "broadcast", "--at", "9"]);
+    assert_eq!(status, 0);
+    assert!(printed.starts_with("rule broadcast, key 42, asked at 9s: may start now\n"), "{printed}");
+    let paced = "  besides, its lane leaves room for more urgent calls: starts up to 35ms apart, up to 1.05s apart of this key\n";
+    assert!(printed.ends_with(paced), "{printed}");
+
+    let (status, printed, _) = run(&["--rule", "individual", "--at", "1.0", "--json"]);
+    let said: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!((status, &said["opens"], &said["at"]), (1, &Value::from("at"), &Value::from(1.05)));
+    assert_eq!(said["limits"][1]["limit"], "per_key");
+    assert_eq!((said["limits"].as_array().map(Vec::len), said["holds"].as_array().map(Vec::len)), (Some(2), Some(0)));
+
+    let (status, _, error) = run(&["--rule", "news"]);
+    assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
+    let (status, _, error) = run(&["--rule", "group", "--units", "tokens=3"]);
+    assert_eq!((status, error.contains("no unit `tokens`")), (1, true));
+    for wrong in [&["--rule", "group", "--at", "x"][..], &["--rule", "group", "--cost", "0"], &["--units", "a"]] {
+        assert_eq!(run(wrong).0, 2, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_scenario_is_run_with_one_seed_and_drawn() {
+    let log = Scratch::new("seed.csv", "");
+    let picture = Scratch::new("picture.svg", "");
+    let scenario = "examples/scenarios/lanes-overload.toml";
+    let starts = |seed: &str| {
+        let files = ["--csv", log.path(), "--svg", picture.path()];
+        let (status, _, error) = program(&[&["simulate", scenario, "--seed", seed][..], &files].concat());
+        assert_eq!((status, error.as_str()), (0, ""), "nothing on standard error where nobody looks");
+        (
+            std::fs::read_to_string(log.path()).expect("a log"),
+            std::fs::read_to_string(picture.path()).expect("a picture"),
+        )
+    };
+    let (one, drawn) = starts("1");
+    assert!(one.starts_with("at,rule,key,cost,end,again\n0.000000000,bulk,0,1,0.000000000,\n"), "{}", &one[..100]);
+    assert_eq!(one.lines().count(), 18_001);
+    assert_ne!(starts("2").0, one);
+    assert_eq!(starts("1"), (one, drawn.clone()));
+    for word in ["lane 3: bulk", "starts per second", "time in min", "100 ms", "overall 30/1s", "prefers-color-scheme"]
+    {
+        assert!(drawn.contains(word), "{word} is not in the picture");
+    }
+}
+
+#[test]
+fn the_picture_of_the_readme_is_what_is_drawn() {
+    let picture = Scratch::new("telegram.svg", "");
+    let scenario = "examples/scenarios/telegram.toml";
+    assert_eq!(program(&["simulate", scenario, "--svg", picture.path()]).0, 0);
+    let drawn = std::fs::read_to_string(picture.path()).expect("a picture");
+    assert!(drawn == include_str!("../docs/telegram.svg"), "draw it anew: simulate {scenario} --svg …");
+    assert!(include_str!("../README.md").contains("(docs/telegram.svg)"));
+}
+
+#[test]
+fn every_rules_file_and_every_scenario_of_the_examples_is_sound() {
+    let files = |folder: &str| {
+        let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+        files.sort();
+        assert!(files.len() > 5, "{files:?}");
+        files
+    };
+    let rules = files("examples/rules");
+    let mut arguments = vec!["check"];
+    arguments.extend(rules.iter().map(|path| path.to_str().expect("a path of text")));
+    let (status, printed, _) = program(&arguments);
+    assert_eq!(status, 0, "{printed}");
+    for scenario in files("examples/scenarios") {
+        if let Err(findings) = request_balancer::sim::Scenario::from_file(&scenario) {
+            panic!("{findings}");
+        }
+    }
+}
+
 #[test]
 fn a_wrong_call_is_told_from_a_finding() {
-    for wrong in [&["chekc", TELEGRAM][..], &["check"], &["simulate", TELEGRAM, "--policy", "fif"], &[]] {
+    for wrong in [
+        &["chekc", TELEGRAM][..],
+        &["check"],
+        &["explain", TELEGRAM, "--rule", "group"],
+        &["simulate", TELEGRAM, "--policy", "fif"],
+        &[],
+    ] {
         assert_eq!(program(wrong).0, 2, "{wrong:?}");
     }
     let (status, printed, _) = program(&["simulate", "examples/scenarios/none.toml"]);

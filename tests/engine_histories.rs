@@ -770,6 +770,88 @@ fn who_stepped_out_is_not_ahead_of_a_newcomer() {
     assert_eq!(world.starts_of(newcomer), [0]);
 }
 
+#[test]
+fn an_unclaimed_grant_of_a_paced_quota_wakes_nobody_again_and_again() {
+    for rules in ["overall = '3/10ms smooth'", "per_key = '3/10ms smooth'", "overall = '3/10ms burst 1'"] {
+        let mut world = World::new(rules);
+        world.enter("default", 1);
+        world.enqueue_as("default", 1, Manner::Zombie, Entry::default());
+        let next = world.enqueue("default", 1);
+        world.turn();
+        world.run_until(500);
+        assert!(world.turns < 10, "{rules}: {} turns", world.turns);
+        // The lease ends a second after the grant at 3.33 ms.
+        world.run_until(1_500);
+        assert_eq!(world.starts_of(next), [1_003], "{rules}");
+    }
+}
+
+#[test]
+fn what_is_owed_to_a_queue_that_waits_for_something_else_for_long_stops_no_sibling() {
+    let mut world = World::new(
+        "[rules]
+        post = { under = ['short', 'daily'] }
+        edit = { under = ['short', 'daily'] }
+        look = { under = ['short'] }
+        [limits.short]
+        per_key = '1/20ms'
+        [limits.daily]
+        per_key = '2/100s'",
+    );
+    for rule in ["edit", "post", "edit", "post", "edit", "look", "look", "look"] {
+        world.enter(rule, 1);
+    }
+    world.run_until(1_000);
+    let daily = [world.starts("post", 1), world.starts("edit", 1)].concat();
+    assert_eq!((daily.len(), world.starts("look", 1).len()), (2, 3), "{daily:?} {:?}", world.starts("look", 1));
+    assert!(world.starts("look", 1).iter().all(|&at| at <= 80), "{:?}", world.starts("look", 1));
+    assert!(world.turns < 50, "{} turns", world.turns);
+}
+
+#[test]
+fn what_is_owed_to_a_queue_behind_a_costly_request_that_waits_for_long_stops_no_sibling() {
+    let mut world = World::new(
+        "[rules]
+        chat = { under = ['short'] }
+        bulk = { under = ['short', 'budget'] }
+        [limits.short]
+        per_key = '3/20ms'
+        [limits.budget]
+        overall = '3/100s'",
+    );
+    let cost = |cost| Entry { cost, ..Entry::default() };
+    world.enqueue_many("chat", 1, 30);
+    world.enqueue("bulk", 1);
+    world.enqueue("bulk", 2);
+    world.turn();
+    // One of three is taken: who costs three waits for a hundred seconds, and whoever stands behind it.
+    world.enqueue_as("bulk", 3, Manner::Prompt, cost(3));
+    world.enqueue("bulk", 1);
+    world.run_until(1_000);
+    assert_eq!(world.starts("chat", 1).len(), 30, "{:?}", world.starts("chat", 1));
+}
+
+#[test]
+fn a_queue_whose_oldest_is_displaced_again_and_again_keeps_its_turn() {
+    let mut world = World::new(
+        "overall = '1/100ms'
+        [rules]
+        others = {}
+        status = { queue = 1, overflow = 'drop-oldest' }",
+    );
+    for key in 1..=5 {
+        world.enqueue_many("others", key, 20);
+    }
+    world.turn();
+    let status = Entry::default();
+    for step in 0..200 {
+        world.run_until(5 + step * 10);
+        world.enqueue_as("status", 9, Manner::Prompt, status);
+    }
+    // Five are before it, and then it is one of six.
+    assert_eq!(world.starts("status", 9), [600, 1_200, 1_800]);
+}
+
 // Eviction.
 
 #[test]

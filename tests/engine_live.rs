@@ -10,6 +10,7 @@ use world::{Manner, World, ms};
 
 fn replace(world: &mut World, rules: &str) {
     let rules: Rules = rules.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    world.judged = false;
     let old = Arc::clone(world.scheduler.plan());
     let new = Arc::unwrap_or_clone(rules.plan()).succeeding(&old);
     world.scheduler.replace(world.now, Arc::new(new));
@@ -146,6 +147,7 @@ fn what_runs_under_either_key_counts_for_both() {
 fn set_own(world: &mut World, rule: &str, key: u64, quota: &str) {
     let text = format!("{}\n[keys.{key}]\n{rule} = '{quota}'", "[rules]\na = '3/1s'");
     let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    world.judged = false;
     let (rule, numbers) = rules.own_numbers(&key.to_string()).remove(0);
     let key = world.key(key);
     assert!(world.scheduler.set_own(world.now, key, rule, Some(numbers)));

@@ -228,6 +228,7 @@ fn requests_and_tokens_are_limited_side_by_side() {
 fn repeated(charge: Charge, actual: u32) -> (World, usize) {
     let quota = if charge == Charge::Requests { "4/1s" } else { "4/1s tokens" };
     let mut world = World::new(&format!("units = ['tokens']\noverall = '{quota}'"));
+    world.judged = false;
     let number = world.enter_as("default", 1, Manner::Runs, OF_TWO);
     world.scheduler.settle(world.now, world.asked[number].id, charge, actual);
     world.retry(number, Target::Request, 1);
@@ -282,6 +283,7 @@ fn turns_are_equal_in_the_unit_that_says_so() {
 fn a_key_with_its_own_numbers_goes_by_them() {
     let rules: Rules = "[rules.read]\nper_key = '2/1s'\n[keys.7]\nread = '4/1s'".parse().expect("valid");
     let mut world = World::new(&rules.to_string());
+    world.judged = false;
     for (rule, numbers) in rules.own_numbers("7") {
         let key = world.key(7);
         assert!(world.scheduler.set_own(world.now, key, rule, Some(numbers)));
@@ -346,6 +348,7 @@ mod calendar {
     fn fr_170_a_calendar_day_starts_the_rest_at_midnight_and_a_window_a_day_later() {
         for (quota, rest) in [("100/day UTC", 1_000), ("100/24h", DAY)] {
             let mut world = world_at(&format!("overall = '{quota}'"), BEFORE_MIDNIGHT);
+            world.judged = false;
             world.enqueue_many("default", 1, 150);
             world.turn();
             world.run_until(2 * DAY);
@@ -357,6 +360,7 @@ mod calendar {
     fn a_day_of_each_key_ends_at_the_midnight_of_its_zone() {
         // 2026-03-28 12:00 in Berlin; the next day there has 23 hours.
         let mut world = world_at("per_key = '2/day Europe/Berlin'", 1_774_695_600);
+        world.judged = false;
         for key in [1, 2] {
             world.enqueue_many("default", key, 5);
         }
@@ -375,6 +379,7 @@ mod calendar {
     #[test]
     fn the_wall_clock_moves_whoever_waits_for_midnight() {
         let mut world = World::new("per_key = '1/day UTC'");
+        world.judged = false;
         world.enqueue_many("default", 1, 3);
         world.turn();
         assert_eq!(world.scheduler.next_wake(), Some(ms(DAY)));
@@ -389,6 +394,7 @@ mod calendar {
     #[test]
     fn a_day_in_tokens_is_settled_by_what_they_were() {
         let mut world = world_at("units = ['tokens']\noverall = '100/day UTC tokens'", BEFORE_MIDNIGHT);
+        world.judged = false;
         let first = world.enter_as("default", 1, Manner::Runs, of_tokens(&[90]));
         let second = world.enter_as("default", 1, Manner::Prompt, of_tokens(&[60]));
         assert!(world.starts_of(second).is_empty());
@@ -402,6 +408,7 @@ mod calendar {
     fn a_key_goes_over_from_a_window_to_a_day() {
         let rules: Rules = "[rules.read]\nper_key = '5/1h'\n[keys.7]\nread = '6/day UTC'".parse().expect("valid");
         let mut world = world_at(&rules.to_string(), BEFORE_MIDNIGHT);
+        world.judged = false;
         for _ in 0..4 {
             world.enter("read", 7);
         }

@@ -1,6 +1,7 @@
 //! Cases from the field that are about real time: a file of its own, so that nothing else runs meanwhile.
 #![cfg(feature = "tokio")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -48,13 +49,30 @@ async fn measure(rules: Rules, count: usize, keys: usize, takes: Duration) -> (V
     (starts, took)
 }
 
+/// The worst that a bare sleep was late, in nanoseconds.
+static WORST: AtomicU64 = AtomicU64::new(0);
+
+/// How late bare sleeps are meanwhile: nobody can start sooner than the machine wakes him.
+async fn lateness() {
+    loop {
+        let begin = Instant::now();
+        tokio::time::sleep(5 * MILLI).await;
+        let late = begin.elapsed().saturating_sub(5 * MILLI).as_nanos();
+        WORST.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
 // As in the row, but for its length: 50 windows of 1 s with attempts of 300 ms become 10 windows of 400 ms with attempts
-// of 120 ms, and 4,000 requests over 2,000 keys become 800 over 400. Rate : attempt : concurrency stay as they are.
+// of 120 ms, and 4,000 requests over 2,000 keys become 800 over 400. Rate : attempt : concurrency stay as they are. On a
+// machine that is busy with something else starts may be as late as bare sleeps are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fr_054_real_clock_a_saturated_limit_is_used_to_the_full() {
     let _alone = ALONE.lock().await;
     let rules = rules("overall = { limit = '80/400ms', concurrency = 64 }\n[rules]\nr = {}");
+    let watch = tokio::spawn(lateness());
     let (starts, took) = measure(rules, 800, 400, 120 * MILLI).await;
+    watch.abort();
+    let late_at_most = LATE.max(Duration::from_nanos(WORST.load(Ordering::Relaxed)));
     assert_eq!(starts.len(), 800);
     for (number, start) in (0_u32..).zip(&starts) {
         // 64 at the beginning of a window, 16 when those are done.
@@ -62,10 +80,10 @@ async fn fr_054_real_clock_a_saturated_limit_is_used_to_the_full() {
         let due = window * 400 * MILLI + if place < 64 { Duration::ZERO } else { 120 * MILLI };
         assert!(*start >= window * 400 * MILLI, "start {number} is early: {start:?}");
         // Late ones make the next window late, and nothing adds to that.
-        let late = (2 * window + 2) * LATE;
+        let late = (2 * window + 2) * late_at_most;
         assert!(*start <= due + late, "start {number}, due at {due:?}, is late: {start:?}");
     }
-    assert!(took <= starts[799] + 120 * MILLI + LATE, "took {took:?}");
+    assert!(took <= starts[799] + 120 * MILLI + late_at_most, "took {took:?}");
 }
 
 // 2.5 s as in the row, unless the machine is so busy that bare sleeps, one after another at the same time, take as long.

@@ -46,7 +46,15 @@ fn a_hog_costs_every_other_key_one_turn() {
 
 #[test]
 fn mean_waits_of_lanes_are_those_of_the_best_priority_server() {
-    assert_eq!(own("lanes"), ["20.082 ms", "60.945 ms", "63.357 ms", "720000"]);
+    // The first of the four runs that the benchmark takes the mean of: 30,000 and 90,000 waits, whose means are some 0.15 ms
+    // and 0.7 ms off by chance. The bounds of 3 % are 0.6 ms and 1.8 ms.
+    let scenario = Scenario::from_file("examples/scenarios/lanes.toml").expect("a sound scenario").with_seeds([1]);
+    let measures = scenario.run(Policy::Balancer);
+    for measure in &measures[..2] {
+        assert_eq!(measure.met(), Some(true), "{measure:?}");
+    }
+    let shown: Vec<_> = measures.iter().map(|measure| measure.measured.expect("a number").to_string()).collect();
+    assert_eq!(shown, ["20.072 ms", "60.413 ms", "62.658 ms", "180000"]);
 }
 
 #[test]
@@ -94,6 +102,12 @@ fn a_margin_of_the_jitter_is_never_refused() {
 fn weights_are_shares() {
     assert_eq!(own("weights"), ["100", "200", "400", "800", "1.000"]);
     assert_eq!(own("weights-costs"), ["0.998", "0.999", "8.500"]);
+}
+
+#[test]
+fn turns_in_tokens_give_long_and_short_prompts_the_same() {
+    // A tenth of the tokens makes ten times the calls.
+    assert_eq!(own("language-model"), ["0.999", "451", "4493", "0", "0"]);
 }
 
 #[test]

@@ -17,7 +17,9 @@ fn random_history(seed: u64) -> History {
     let mut random = Random::new(seed);
     let mut flavour = Flavour::any(&mut random);
     // Every fourth has a server that says what it has left; the others are what they were without.
-    flavour.answers = seed % 4 == 3;
+    if seed % 4 == 3 {
+        flavour = flavour.answered();
+    }
     history(&mut random, flavour)
 }
 
@@ -43,5 +45,9 @@ fn nothing_goes_wrong_in_random_histories() {
         }
     }
     println!("{ops} operations, {turns} turns, {starts} starts; largest values seen: {largest:#?}");
-    assert!(starts > 0 && largest.pairs > 0 && largest.turns > 0 && largest.bypasses > 0 && largest.siblings > 0);
+    // A single history may well have nothing of the kind.
+    let many = number("HISTORIES").is_none_or(|histories| histories >= 1_000);
+    assert!(
+        !many || starts > 0 && largest.pairs > 0 && largest.turns > 0 && largest.bypasses > 0 && largest.siblings > 0
+    );
 }

@@ -188,3 +188,47 @@ fn overshoot_is_counted_for_each_limit_by_its_place() {
     let limiters = shown(Policy::IndependentLimiters, scenario, &shows);
     assert_eq!(limiters[1], "1");
 }
+
+/// The largest gap of two keys under rules of these weights, with costs from 1 up to these.
+fn gap_of(weights: [u32; 2], largest: [u32; 2], seed: u64) -> f64 {
+    let [one, two] = weights;
+    let traffic = |rule: &str, key: u32, most: u32| {
+        format!("[[traffic]]\nrule = '{rule}'\nfirst_key = {key}\ncalls = 400\ncost = [1, {most}]\n")
+    };
+    let text = format!(
+        "title = 't'\nrules = \"overall = '30/1s'\\n[rules]\\none.weight = {one}\\ntwo.weight = {two}\"\nuntil = '20s'\n{}{}\
+         [[show]]\nmetric = 'pair-gap'",
+        traffic("one", 0, largest[0]),
+        traffic("two", 1, largest[1]),
+    );
+    let scenario: Scenario = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let measures = scenario.with_seeds([seed]).run(Policy::Balancer);
+    measures[0].measured.map_or(f64::NAN, request_balancer::sim::Value::as_f64)
+}
+
+#[test]
+fn costs_keep_two_keys_as_close_as_deficit_round_robin_can() {
+    for (weights, largest) in
+        [([1, 1], [5, 5]), ([1, 2], [5, 5]), ([2, 8], [9, 3]), ([1, 4], [1, 12]), ([3, 3], [2, 2])]
+    {
+        // One turn, and what a key saves from one turn for the next: less than one of its calls.
+        let saved = |at: usize| f64::from(largest[at] - 1) / f64::from(weights[at]);
+        let bound = f64::from(largest[0].max(largest[1])) + saved(0) + saved(1);
+        for seed in 1..=10 {
+            let gap = gap_of(weights, largest, seed);
+            assert!(gap <= bound + 1e-5, "weights {weights:?}, costs up to {largest:?}, seed {seed}: {gap} > {bound}");
+        }
+    }
+}
+
+#[test]
+fn the_bound_of_two_keys_with_costs_is_reached() {
+    // Key 0 saves 4 from its first turn and has 9 in its second, then 5 in its third; in between key 1, which had saved
+    // nothing, saves 4 and so starts no more than 1: 14 - 1 = 5 + 4 + 4.
+    let calls = ["0,1,5", "0,0,1", "0,1,5", "0,0,5", "0,0,4", "0,1,1", "0,0,5", "0,1,5", "0,0,5", "0,1,5"];
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("gap.csv");
+    std::fs::write(&path, calls.join("\n")).expect("a folder to write to");
+    let scenario =
+        format!("rules = \"overall = '5/1s'\"\n[[traffic]]\narrivals = 'trace'\nfile = '{}'", path.display());
+    assert_eq!(shown(Policy::Balancer, &scenario, &["'pair-gap'"]), ["13.000"]);
+}

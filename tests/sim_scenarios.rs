@@ -3,7 +3,7 @@
 #![cfg(feature = "sim")]
 
 use request_balancer::sim::{Policy, Scenario};
-use request_balancer::{Findings, Nanos};
+use request_balancer::{Findings, Start, verify};
 
 fn findings(text: &str) -> Findings {
     match text.parse::<Scenario>() {
@@ -18,7 +18,7 @@ fn all_findings_are_told_at_once_with_their_places() {
 rules = '''
 overall = "30/1s"
 [rules]
-chat = { priorty = 2 }
+chat = { overflow = 'drop' }
 '''
 until = "1 fortnight"
 policies = ["fifo", "scam"]
@@ -27,9 +27,8 @@ rule = "chat"
 "#;
     // What traffic and shows refer to could not be read: nothing is said of them.
     let expected = "\
-        5:10: error[unknown-field] rules: rules.chat.priorty: found `priorty`; allowed: `per_key`, `overall`, \
-        `concurrency`, `key_concurrency`, `priority`, `weight`, `under`, `ordered`, `queue`, `overflow`, `max_wait`, \
-        `attempt_timeout`, `paused`, `retry`; did you mean `priority`?\n\
+        5:21: error[unknown-value] rules: rules.chat.overflow: found `drop`; allowed: `reject`, `drop-oldest`; did you \
+        mean `drop-oldest`?\n\
         7:9: error[invalid-duration] until: found `1 fortnight`; allowed: a length of time such as `500ms`, `60s`, \
         `1h 30m`\n\
         8:21: error[unknown-value] policies: found `scam`; allowed: `request-balancer`, `fifo`, `scan`, \
@@ -47,6 +46,10 @@ fn each_field_says_what_it_takes() {
     let traffic = "[[traffic]]\ncalls = 1\n";
     for (text, expected) in [
         (show.to_owned(), "empty traffic"),
+        (format!("{show}{traffic}units = {{ tokens = 5 }}"), "unknown-value traffic[0].units.tokens"),
+        (format!("{show}{traffic}units = 5"), "wrong-type traffic[0].units"),
+        (format!("{show}{traffic}[[server]]\nlimit = '1/1s'\ncounts = 'tokens'"), "unknown-value server[0].counts"),
+        (format!("variants = []\n{show}{traffic}"), "empty variants"),
         (traffic.to_owned(), "empty show"),
         (format!("{traffic}{show}of = 'x'"), "unknown-value show[0].of"),
         (format!("{traffic}{show}stat = 'p99'"), "two-meanings show[0].stat"),
@@ -203,9 +206,10 @@ fn progress_is_told_on_the_way() {
     let mut told = Vec::new();
     let measures = scenario.run_with(Policy::Fifo, |progress| told.push(progress));
     assert_eq!(measures[0].measured.map(|value| value.number()), Some(200_000));
-    assert_eq!(told.iter().map(|progress| progress.started).collect::<Vec<_>>(), [65_536, 131_072, 196_608]);
+    let started: Vec<u64> = told.iter().map(|progress| progress.started).collect();
+    assert_eq!(started, (1..=24).map(|times| times * 8_192).collect::<Vec<_>>());
     // Start number n is at (n - 1) * 500 us.
-    assert_eq!(told[0].now.as_nanos(), Nanos::from_millis(0).get() + 65_535 * 500_000);
+    assert_eq!(told[0].now.as_nanos(), 8_191 * 500_000);
     assert_eq!(told[0].until.map(|until| until.as_nanos()), Some(100_000_000_000));
 }
 
@@ -221,12 +225,58 @@ fn the_readme_says_what_becomes_of_the_bots_afternoon() {
 }
 
 #[test]
+fn calls_cost_what_units_say_and_the_server_counts_it() {
+    let scenario = |server: &str| -> Scenario {
+        let text = format!(
+            "title = 't'
+            rules = \"units = ['images', 'tokens']\\noverall = '900/60s tokens'\"
+            [[traffic]]
+            calls = 6
+            units = {{ tokens = 300 }}
+            {server}
+            [[show]]
+            metric = 'last-start'
+            [[show]]
+            metric = 'overshoot'
+            [[show]]
+            metric = 'refusals'"
+        );
+        text.parse().unwrap_or_else(|findings| panic!("{findings}"))
+    };
+    let shown = |scenario: &Scenario, policy| -> Vec<String> {
+        scenario.run(policy).iter().map(|line| line.measured.expect("a number").to_string()).collect()
+    };
+    let fits = scenario("[[server]]\nlimit = '900/60s'\ncounts = 'tokens'");
+    assert_eq!(shown(&fits, Policy::Balancer), ["60.000 s", "0", "0"]);
+    assert_eq!(shown(&fits, Policy::Scan), ["60.000 s", "0", "0"]);
+    let record = fits.record(Policy::Balancer);
+    assert_eq!(record.starts()[0].start.units, [("images".to_owned(), 0), ("tokens".to_owned(), 300)]);
+    // Two of 300 fit at the server: the third is sent away, for as long as it takes or as the server says.
+    for kind in ["sliding", "fixed", "bucket"] {
+        let narrow = scenario(&format!("[[server]]\nlimit = '600/60s'\ncounts = 'tokens'\nkind = '{kind}'"));
+        let refusals = shown(&narrow, Policy::Balancer).pop();
+        assert_ne!(refusals.as_deref(), Some("0"), "{kind}");
+    }
+    // One call of 300 is as much as the limit counts of any.
+    let least = scenario("[[server]]\nlimit = '100/60s'\ncounts = 'tokens'");
+    assert_eq!(
+        least.record(Policy::Balancer).starts().iter().filter(|started| started.start.again.is_none()).count(),
+        6
+    );
+    let calls = scenario("[[server]]\nlimit = '3/60s'");
+    assert_eq!(shown(&calls, Policy::Balancer)[2], "0");
+}
+
+#[test]
 fn starts_of_the_engine_keep_to_the_rules_and_those_of_others_need_not() {
     let scenario = Scenario::from_file("examples/scenarios/hog-and-mice.toml").expect("a sound scenario");
     let rules = "overall = '30/1s'\n[rules]\naccount = '1000/1s'".parse().expect("sound rules");
-    let own = scenario.starts(Policy::Balancer);
-    assert_eq!((own.len(), request_balancer::verify(&rules, &own)), (1_100, Vec::new()));
-    assert!(!request_balancer::verify(&rules, &scenario.starts(Policy::IndependentLimiters)).is_empty());
+    let starts = |policy| -> Vec<Start> {
+        scenario.record(policy).starts().iter().map(|started| started.start.clone()).collect()
+    };
+    let own = starts(Policy::Balancer);
+    assert_eq!((own.len(), verify(&rules, &own)), (1_100, Vec::new()));
+    assert!(!verify(&rules, &starts(Policy::IndependentLimiters)).is_empty());
 }
 
 #[test]

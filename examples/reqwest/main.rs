@@ -20,7 +20,7 @@ use loopback::Api;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let (address, api) = Api::start(10, Duration::from_secs(2)).await?;
-    let balancer = Balancer::new(Rules::from_file("examples/rules/api.toml")?);
+    let balancer = Balancer::new(Rules::from_file("examples/loopback/api.toml")?);
     let middleware = BalancerMiddleware::new(balancer.clone(), |request: &reqwest::Request| {
         Route::new("read", request.url().host_str().unwrap_or_default())
     });

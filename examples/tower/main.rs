@@ -35,7 +35,7 @@ async fn send(address: SocketAddr, request: Request<Empty<Bytes>>) -> anyhow::Re
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let (address, api) = Api::start(10, Duration::from_secs(2)).await?;
-    let balancer = Balancer::new(Rules::from_file("examples/rules/api.toml")?);
+    let balancer = Balancer::new(Rules::from_file("examples/loopback/api.toml")?);
     let layer = BalancerLayer::new(balancer, |request: &Request<Empty<Bytes>>| {
         Route::new("read", request.uri().host().unwrap_or_default())
     });

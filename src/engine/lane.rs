@@ -4,6 +4,10 @@
 //! ticket among its open rules: one round robin over all queues of the lane while nothing binds, and a closed rule is
 //! passed over in one step, whatever stands in its ring. Inside a ring it is deficit round robin (Shreedhar & Varghese,
 //! "Efficient Fair Queuing Using Deficit Round-Robin", 1995) with tail insertion: idleness earns nothing.
+//!
+//! A turn is worth weight × C, the largest cost that waited in the lane, so that each turn starts something. What a queue
+//! saves for its next turn is less than its own largest cost c. So while two queues are ready, what they get per weight
+//! differs by at most C + (c − 1)/w + (c' − 1)/w': by 1 where every request costs 1.
 
 use super::plan::{LanePlan, Plan};
 use super::queue::{Links, Queue, QueueState};

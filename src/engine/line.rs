@@ -55,14 +55,14 @@ impl<W> Scheduler<W> {
 
     /// Puts a new request last in its queue.
     pub(super) fn join(&mut self, now: Instant, queue: u32, entry: Entry<'_>) -> Result<RequestId, Turned> {
+        let mut displaced = None;
         if let Some(waiting) = self.crowd(now, queue, entry) {
-            let oldest = match self.plan.rules[usize::from(self.queues[queue].rule)].overflow {
+            displaced = match self.plan.rules[usize::from(self.queues[queue].rule)].overflow {
                 Overflow::Reject => None,
                 Overflow::DropOldest => self.oldest_never_started(queue),
             };
-            match oldest {
-                Some(oldest) => self.refuse(now, oldest, Why::Displaced),
-                None => return Err(Turned::QueueFull { waiting }),
+            if displaced.is_none() {
+                return Err(Turned::QueueFull { waiting });
             }
         }
         let deadline = entry.deadline.unwrap_or(Instant::NEVER);
@@ -83,6 +83,10 @@ impl<W> Scheduler<W> {
         let id = RequestId { index, generation };
         self.keys[self.queues[queue].key].busy += 1;
         self.take_place(now, id, entry.not_before, deadline);
+        // Only now, so that the queue is never empty and keeps its turn.
+        if let Some(oldest) = displaced {
+            self.refuse(now, oldest, Why::Displaced);
+        }
         Ok(id)
     }
 

@@ -99,7 +99,7 @@ impl<W> Scheduler<W> {
             let (rule, next) = (usize::from(record.rule), record.sibling);
             if record.owed && record.state == QueueState::Ready {
                 let gate = self.gate(now, rule, Whose::First(sibling), false);
-                if let Gate::Closed(opens) = gate
+                if let Gate::Closed(opens) | Gate::TooCostly(opens) = gate
                     && self.is_beyond_a_lease(now, opens)
                 {
                     self.clear_owed(sibling);
@@ -126,15 +126,23 @@ impl<W> Scheduler<W> {
             let record = &queues[sibling];
             if record.owed {
                 let owed = Whose::First(sibling).costs(requests, queues);
+                // Parked for something else for longer than a lease, it will not use room that comes sooner.
+                let in_vain = |room: Instant| match record.state {
+                    QueueState::Parked { until } => until > room.saturating_add(plan.lease),
+                    QueueState::Idle | QueueState::Ready | QueueState::Blocked | QueueState::Yielding => false,
+                };
                 for limit in plan.common_key_limits(record.rule, queue.rule) {
                     let LimitSpec { kind, charge, .. } = plan.key_limits[limit];
                     let (own, owed) = (costs.of(charge), owed.of(charge));
                     if own == 0 || owed == 0 {
                         continue;
                     }
-                    if states[limit].ask(Spec::new(kind, days), now, owed, 0) != Ask::Room {
+                    match states[limit].ask(Spec::new(kind, days), now, owed, 0) {
+                        Ask::Room if in_vain(now) => continue,
+                        Ask::At(at) | Ask::Unclaimed(at) if in_vain(at) => continue,
+                        Ask::Room => {}
                         // It waits for this one, and the next room in it is its own.
-                        return Err(Refusal::Owed);
+                        Ask::At(_) | Ask::Unclaimed(_) | Ask::Busy => return Err(Refusal::Owed),
                     }
                     both = both.and(states[limit].ask(Spec::new(kind, days), now, own.saturating_add(owed), 0));
                 }

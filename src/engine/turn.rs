@@ -21,8 +21,8 @@ const DUE_PER_TURN: usize = 1_024;
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
 pub(super) enum Gate {
     Open,
-    /// The limits have room, but not for as costly a request as this.
-    TooCostly,
+    /// The limits have room, but not for as costly a request as this before the instant or an event.
+    TooCostly(Option<Instant>),
     /// Closed, and may open at the instant, or with an event.
     Closed(Option<Instant>),
     /// A costly request whose turn it is waits for one of the limits.
@@ -232,6 +232,7 @@ impl<W> Scheduler<W> {
     /// Grants one request, or moves one queue that may not start, or finds that nothing can go.
     fn step(&mut self, now: Instant) -> Step {
         let mut opens: Option<Instant> = None;
+        let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
         self.pool_reserved = false;
         let order = self.serving_order();
@@ -248,8 +249,14 @@ impl<W> Scheduler<W> {
                 }
                 let fits = match self.gate(now, rule, Whose::First(head), waived) {
                     Gate::Open => true,
-                    Gate::TooCostly => false,
-                    Gate::Reserved => continue,
+                    Gate::TooCostly(_) => false,
+                    Gate::Reserved => {
+                        if self.forfeit(now, rule, reserved_until) {
+                            self.order = order;
+                            return Step::Demoted;
+                        }
+                        continue;
+                    }
                     Gate::Closed(at) => {
                         if self.forfeit(now, rule, at) {
                             self.order = order;
@@ -280,6 +287,11 @@ impl<W> Scheduler<W> {
             } else {
                 // It waits for room, and with it whoever comes after it, in this lane or below, and needs the same.
                 let at = self.wait_for_room(now, rule, head, waived);
+                reserved_until = at;
+                if self.forfeit(now, rule, at) {
+                    self.order = order;
+                    return Step::Demoted;
+                }
                 opens = [opens, at].into_iter().flatten().min();
                 continue;
             }
@@ -334,7 +346,8 @@ impl<W> Scheduler<W> {
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
-            _ if too_costly => Gate::TooCostly,
+            Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
+            Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
             Ask::Room => Gate::Open,
             Ask::At(at) | Ask::Unclaimed(at) => Gate::Closed(Some(at.max(due))),
             Ask::Busy => Gate::Closed(None),
@@ -402,6 +415,10 @@ impl<W> Scheduler<W> {
             }
             Refusal::Owed => self.queues[id].state = QueueState::Yielding,
             Refusal::Passed(ask) => {
+                if self.queues[id].owed {
+                    // It waits for longer than it seemed: that may be too long for its siblings.
+                    self.redecide(id, |state| state == QueueState::Yielding);
+                }
                 self.owe(id);
                 match ask {
                     Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::cost::Cost;
 use crate::engine::{Anchor, Charge, Instant, LimitKind, LimitSpec, Nanos};
 
 /// One limit at work.
@@ -39,8 +40,11 @@ impl Meter {
     }
 
     /// The first instant from `now` on with room for a request of this cost, if nothing else starts.
-    pub(crate) fn room(&mut self, now: Instant, cost: u32) -> Room {
-        let cost = self.counted(cost);
+    pub(crate) fn room(&mut self, now: Instant, cost: Cost) -> Room {
+        let cost = cost.of(self.charge);
+        if cost == 0 {
+            return Room::At(now);
+        }
         match self.kind {
             LimitKind::Window { count, period, .. } => {
                 self.forget(now, period);
@@ -70,8 +74,8 @@ impl Meter {
     }
 
     /// An attempt begins.
-    pub(crate) fn start(&mut self, now: Instant, cost: u32) {
-        let cost = self.counted(cost);
+    pub(crate) fn start(&mut self, now: Instant, cost: Cost) {
+        let cost = cost.of(self.charge);
         match self.kind {
             LimitKind::Window { anchor: Anchor::End, .. } => self.outstanding += u64::from(cost),
             LimitKind::Window { anchor: Anchor::Start, .. } => self.write(now, cost),
@@ -87,21 +91,13 @@ impl Meter {
     }
 
     /// It ends.
-    pub(crate) fn end(&mut self, now: Instant, cost: u32) {
-        let cost = self.counted(cost);
+    pub(crate) fn end(&mut self, now: Instant, cost: Cost) {
+        let cost = cost.of(self.charge);
         if let LimitKind::Window { anchor: Anchor::End, period, .. } = self.kind {
             self.outstanding = self.outstanding.saturating_sub(cost.into());
             if !period.is_zero() {
                 self.write(now, cost);
             }
-        }
-    }
-
-    fn counted(&self, cost: u32) -> u32 {
-        match self.charge {
-            Charge::Attempt => 1,
-            Charge::Requests => cost,
-            Charge::Unit(_) => 0,
         }
     }
 
@@ -121,6 +117,6 @@ impl Meter {
 }
 
 /// When all of several limits have room.
-pub(crate) fn room<'m>(meters: impl IntoIterator<Item = &'m mut Meter>, now: Instant, cost: u32) -> Room {
+pub(crate) fn room<'m>(meters: impl IntoIterator<Item = &'m mut Meter>, now: Instant, cost: Cost) -> Room {
     meters.into_iter().map(|meter| meter.room(now, cost)).max().unwrap_or(Room::At(now))
 }

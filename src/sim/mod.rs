@@ -54,12 +54,13 @@
 //! | `policies` | who is worth looking at; default all |
 //! | `[network]` | `delay` each way, and by how much more a way takes at most (`jitter`), drawn evenly; default none |
 //! | `[[traffic]]` | who calls, see below |
-//! | `[[server]]` | what the server allows, in calls whatever they cost: `limit = "1/2s"` and its `kind`, `sliding`, `fixed`, `bucket` or `paced`; `each = "key"` or `"all"`; `keys = [0, 9]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
+//! | `[[server]]` | what the server allows: `limit = "1/2s"`, what it `counts`, `"calls"` whatever they cost (default), `"requests"` or a declared unit, in which no call counts more than the limit; its `kind`, `sliding`, `fixed`, `bucket` or `paced`; `each = "key"` or `"all"`; `keys = [0, 9]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
 //! | `[[show]]` | a `metric`, what it needs to know, `what` it is called, its `optimum`, and the bound: `exact = true`, `within = "3%"` of the optimum, `at_most`, `at_least` |
 //! | `[[variants]]` | the same again with another `margin`, `count_from`, `delay`, `jitter`, and more to `show`; each has a `title` |
 //!
 //! Traffic has a `name` (default: its rule's), a `rule`, and `calls` of `cost` (one number, or the lowest and the highest),
-//! on each of which the server works for as long as it `takes`. They have `keys = 100` keys from `first_key` on, who come
+//! on each of which the server works for as long as it `takes`. What they cost in units that the rules declare, of the first
+//! three, `units = { tokens = [100, 900] }` says; default nothing. They have `keys = 100` keys from `first_key` on, who come
 //! `who = "in-turn"`, `"random"` or `"zipf"` (the key of rank r in proportion to 1/r), or `keys = "own"`: each call its own.
 //! They begin at `start` and come as `arrivals` say:
 //!
@@ -67,7 +68,7 @@
 //! | --- | --- |
 //! | `"backlog"` | all `calls` at once (default) |
 //! | `"even"` | at a `rate` such as `"5/1s"` |
-//! | `"poisson"` | at random, at a `rate`; the number of calls is exactly what the rate gives, when they come is independent and uniform |
+//! | `"poisson"` | at random, at a `rate`: a Poisson process of which it is known how many calls come in all, exactly as many as the rate gives. When each comes is then independent and uniform: whole numbers do for that, where times between calls need a logarithm or a table of it, which is never exact |
 //! | `"bursts"` | a `burst` of so many at once, `every` so often |
 //! | `"closed"` | each key has one call at a time and makes the next one a `think` after the answer |
 //! | `"trace"` | as a CSV `file` says: lines of `seconds,key` or `seconds,key,cost` |
@@ -76,7 +77,8 @@
 //!
 //! # Metrics
 //!
-//! A *queue* is one rule and one key. It is *ready* while it has a call in line that its own limits, those of its key and a
+//! *Cost* is that in requests, and in what turns are measured in (`fair_by`) where it is about who gets how much. A *queue* is
+//! one rule and one key. It is *ready* while it has a call in line that its own limits, those of its key and a
 //! hold of the server let start: whatever it waits for then is others, or the scheduler. `of` is the name of some traffic.
 //!
 //! | metric | formula |
@@ -93,7 +95,7 @@
 //! | `key-bypass` `of` | most starts of the same key under other rules between arrival and start of a call |
 //! | `jain` `of`, `from`, `rounds` or `starts` | (Σx)² / (n Σx²), x = cost served / weight, of the n queues whose work in line at `from` outlasts the window: the next so many `starts`, or `rounds`, each of which is one start for each unit of weight in line at `from` |
 //! | `least-served`, `most-served` | smallest and largest cost served of those queues: beside Jain's index, which forgives the starvation of few among many |
-//! | `pair-gap` `of` | largest of \|ΔS_f/w_f − ΔS_m/w_m\| over any two of the first 64 queues and any stretch of time in which both are ready; S = cost served, w = weight |
+//! | `pair-gap` `of` | largest of \|ΔS_f/w_f − ΔS_m/w_m\| over any two of the first 64 queues and any stretch of time in which both are ready; S = cost served, w = weight. Turns keep it at most at C + (c_f − 1)/w_f + (c_m − 1)/w_m, c being the largest cost of a queue and C that of its lane: 1 where every call costs 1 |
 //! | `lag`, `lead` | largest S*(t) − S(t), S(t) − S*(t) of any queue, in requests; S* = service in the fluid schedule |
 //! | `max-min-distance` | Σ\|S − S*\| / (2 Σ S*) at the end: the part of all service that went to others |
 //! | `overshoot` `limit`, `at` | largest of: cost in a half-open interval of length T − N, over the windows N/T of the rules or of the one at the place `limit`. `at = "starts"` with the margin, `at = "server"` when calls arrive there and without it |
@@ -107,14 +109,17 @@
 //! | `refusals`, `refusals-per-success` | calls that the server refused, / those that it let through |
 //!
 //! The *fluid schedule* serves all queues with work at the same time: each at the rate min(its key's N/T, w λ), with λ such
-//! that all rates together are the N/T that all share. It knows no lanes.
+//! that all rates together are the N/T that all share, of those limits that count what turns are measured in. It knows no
+//! lanes.
 
+mod cost;
 mod measure;
 mod meter;
 mod metric;
 mod policy;
 mod random;
 mod read;
+mod record;
 mod scenario;
 mod server;
 mod setup;
@@ -123,5 +128,6 @@ mod world;
 
 pub use measure::{Bound, Measure, Value};
 pub use policy::{Policy, UnknownPolicy};
+pub use record::{Record, Recorded};
 pub use scenario::Scenario;
 pub use world::Progress;

@@ -2,17 +2,15 @@
 
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
 use super::measure::{Measure, Value};
 use super::metric::{Combine, Run};
 use super::policy::Policy;
 use super::read;
+use super::record::Record;
 use super::setup::{Arrivals, Setup};
 use super::world::{self, Log, Progress};
-use crate::engine::Instant;
 use crate::rules::{Finding, FindingCode, Findings};
-use crate::verify::Start;
 
 /// A checked scenario: rules, who calls when, what the network and the server do, and what is to be measured.
 ///
@@ -102,30 +100,49 @@ impl Scenario {
         self.setups.iter().flat_map(|setup| measure(setup, policy, &mut progress)).collect()
     }
 
-    /// All starts of its first variant with its first seed, in order: for [`verify`](crate::verify), or for charts.
+    /// The same with other seeds than those of the file: one run for each.
+    ///
+    /// ```
+    /// use request_balancer::sim::{Policy, Scenario};
+    ///
+    /// let scenario = Scenario::from_file("examples/scenarios/sparse.toml")?.with_seeds([7]);
+    /// assert_eq!(scenario.run(Policy::Balancer)[0].met(), Some(true));
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
+    #[must_use]
+    pub fn with_seeds(mut self, seeds: impl IntoIterator<Item = u64>) -> Self {
+        let seeds: Vec<u64> = seeds.into_iter().collect();
+        for setup in &mut self.setups {
+            setup.seeds.clone_from(&seeds);
+        }
+        self
+    }
+
+    /// Its first variant with its first seed, start by start: for [`verify`](crate::verify()), or for charts.
     ///
     /// ```
     /// use request_balancer::sim::{Policy, Scenario};
     /// use std::time::Duration;
     ///
     /// let scenario = Scenario::from_file("examples/scenarios/one-key.toml")?;
-    /// let starts = scenario.starts(Policy::Balancer);
-    /// assert_eq!((starts.len(), starts[20].at), (1_000, Duration::from_secs(60)));
+    /// let record = scenario.record(Policy::Balancer);
+    /// let started = &record.starts()[20];
+    /// assert_eq!((record.starts().len(), started.start.at), (1_000, Duration::from_secs(60)));
+    /// assert_eq!(started.waited, Some(Duration::from_secs(60)));
     /// # Ok::<(), request_balancer::Findings>(())
     /// ```
     #[must_use]
-    pub fn starts(&self, policy: Policy) -> Vec<Start> {
-        let Some(setup) = self.setups.first() else { return Vec::new() };
-        let log = world::run(setup, setup.seeds.first().copied().unwrap_or(1), policy, &mut |_| {});
-        let names: Vec<&str> = setup.rules.names().collect();
-        let starts = log.starts.iter().map(|start| {
-            let call = log.calls[start.call as usize];
-            let rule = setup.traffic[usize::from(call.traffic)].rule;
-            let since = |at: Instant| Duration::from_nanos(at.as_nanos());
-            let begun = Start::new(since(start.at), names[usize::from(rule.0)], call.key).cost(call.cost);
-            if start.answered == Instant::NEVER { begun } else { begun.end(since(start.answered)) }
-        });
-        starts.collect()
+    pub fn record(&self, policy: Policy) -> Record {
+        self.record_with(policy, |_| {})
+    }
+
+    /// As [`record`](Self::record), and tells now and then how far it is.
+    #[must_use]
+    pub fn record_with(&self, policy: Policy, mut progress: impl FnMut(Progress)) -> Record {
+        // A scenario has at least one variant.
+        let setup = &self.setups[0];
+        let log = world::run(setup, setup.seeds.first().copied().unwrap_or(1), policy, &mut progress);
+        Record::new(setup, policy, &log)
     }
 }
 

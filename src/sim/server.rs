@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::cost::Cost;
 use super::setup::{ServerKind, ServerLimit};
 use crate::engine::{Instant, Nanos};
 
@@ -14,7 +15,9 @@ pub(crate) struct Server {
 /// What a limit knows of one key, or of all.
 #[derive(Debug, Default)]
 struct Book {
-    log: VecDeque<Instant>,
+    /// What came when, and what it counts.
+    log: VecDeque<(Instant, u32)>,
+    in_log: u64,
     /// When a bucket is full again, or the next paced call is due.
     paid: Instant,
     punished: Instant,
@@ -28,18 +31,20 @@ impl Server {
     /// A call arrives. `None`: it is let through; else how long the server wants to be left alone.
     ///
     /// A call that one limit refuses counts in none.
-    pub(crate) fn arrive(&mut self, at: Instant, key: u32) -> Option<Nanos> {
+    pub(crate) fn arrive(&mut self, at: Instant, key: u32, cost: Cost) -> Option<Nanos> {
         let mut refused: Option<Nanos> = None;
         for (limit, books) in &mut self.books {
-            let Some(owner) = limit.owner(key) else { continue };
-            if let Some(wait) = limit.ask(books.entry(owner).or_default(), at) {
+            let (Some(owner), taken) = (limit.owner(key), limit.taken(cost)) else { continue };
+            if taken > 0
+                && let Some(wait) = limit.ask(books.entry(owner).or_default(), at, taken)
+            {
                 refused = refused.max(Some(wait));
             }
         }
         if refused.is_none() {
             for (limit, books) in &mut self.books {
                 if let Some(book) = limit.owner(key).and_then(|owner| books.get_mut(&owner)) {
-                    limit.take(book, at);
+                    limit.take(book, at, limit.taken(cost));
                 }
             }
         }
@@ -56,6 +61,11 @@ impl ServerLimit {
         Some(if self.each_key { key } else { 0 })
     }
 
+    /// What it counts of a call: no more than it ever has room for.
+    fn taken(&self, cost: Cost) -> u32 {
+        cost.of(self.charge).min(self.count)
+    }
+
     fn interval(&self) -> Nanos {
         self.period.div_ceil(self.count.into())
     }
@@ -67,8 +77,8 @@ impl ServerLimit {
     }
 
     /// How long the server wants to be left alone; `None`: it lets the call through.
-    fn ask(&self, book: &mut Book, at: Instant) -> Option<Nanos> {
-        let opens = if book.punished > at { book.punished } else { self.opens(book, at) };
+    fn ask(&self, book: &mut Book, at: Instant, taken: u32) -> Option<Nanos> {
+        let opens = if book.punished > at { book.punished } else { self.opens(book, at, taken) };
         if opens <= at {
             return None;
         }
@@ -79,36 +89,52 @@ impl ServerLimit {
         Some(self.retry_after.unwrap_or_else(|| opens.since(at)))
     }
 
-    fn opens(&self, book: &mut Book, at: Instant) -> Instant {
-        let count = self.count as usize;
+    fn opens(&self, book: &mut Book, at: Instant, taken: u32) -> Instant {
+        let room = u64::from(self.count.saturating_sub(taken));
         match self.kind {
             ServerKind::Sliding => {
-                while book.log.front().is_some_and(|&first| first.saturating_add(self.period) <= at) {
-                    book.log.pop_front();
+                book.forget(|first| first.saturating_add(self.period) <= at);
+                let mut left = book.in_log;
+                let mut opens = at;
+                for &(first, taken) in &book.log {
+                    if left <= room {
+                        break;
+                    }
+                    left -= u64::from(taken);
+                    opens = first.saturating_add(self.period);
                 }
-                let over = book.log.len().checked_sub(count).and_then(|over| book.log.get(over));
-                over.map_or(at, |&first| first.saturating_add(self.period))
+                opens
             }
             ServerKind::Fixed => {
                 let window = self.window(at);
-                while book.log.front().is_some_and(|&first| first < window) {
-                    book.log.pop_front();
-                }
-                if book.log.len() < count { at } else { window.saturating_add(self.period) }
+                book.forget(|first| first < window);
+                if book.in_log <= room { at } else { window.saturating_add(self.period) }
             }
-            ServerKind::Bucket => {
-                book.paid.saturating_sub(self.interval().saturating_mul(u64::from(self.count.saturating_sub(1))))
-            }
+            ServerKind::Bucket => book.paid.saturating_sub(self.interval().saturating_mul(room)),
             ServerKind::Paced => book.paid,
         }
     }
 
-    fn take(&self, book: &mut Book, at: Instant) {
+    fn take(&self, book: &mut Book, at: Instant, taken: u32) {
         match self.kind {
-            ServerKind::Sliding | ServerKind::Fixed => book.log.push_back(at),
-            ServerKind::Bucket | ServerKind::Paced => {
-                book.paid = book.paid.max(at).saturating_add(self.interval());
+            ServerKind::Sliding | ServerKind::Fixed => {
+                book.log.push_back((at, taken));
+                book.in_log += u64::from(taken);
             }
+            ServerKind::Bucket | ServerKind::Paced => {
+                book.paid = book.paid.max(at).saturating_add(self.interval().saturating_mul(taken.into()));
+            }
+        }
+    }
+}
+
+impl Book {
+    fn forget(&mut self, is_over: impl Fn(Instant) -> bool) {
+        while let Some(&(first, taken)) = self.log.front()
+            && is_over(first)
+        {
+            self.log.pop_front();
+            self.in_log -= u64::from(taken);
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::cost::MOST_UNITS;
 use super::measure::{Bound, Value};
 use super::metric::Metric;
-use crate::engine::{Nanos, RuleId};
+use crate::engine::{Charge, Nanos, RuleId};
 use crate::rules::Rules;
 
 /// What a run has room for in a few gigabytes.
@@ -40,6 +41,8 @@ pub(crate) struct Traffic {
     pub(crate) start: Nanos,
     /// Drawn evenly, both included.
     pub(crate) cost: (u32, u32),
+    /// The same of each declared unit.
+    pub(crate) units: [(u32, u32); MOST_UNITS],
     /// How long the server works on a call.
     pub(crate) takes: (Nanos, Nanos),
     pub(crate) cancel: Option<Cancel>,
@@ -107,6 +110,8 @@ pub(crate) struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ServerLimit {
     pub(crate) kind: ServerKind,
+    /// What it counts of a call.
+    pub(crate) charge: Charge,
     pub(crate) count: u32,
     pub(crate) period: Nanos,
     pub(crate) each_key: bool,

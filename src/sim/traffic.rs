@@ -1,5 +1,6 @@
 //! From traffic to calls: who comes when.
 
+use super::cost::Cost;
 use super::random::{Random, Zipf};
 use super::setup::{Arrivals, Keys, Setup, Traffic, Who};
 use crate::engine::{Instant, Nanos};
@@ -9,7 +10,7 @@ use crate::engine::{Instant, Nanos};
 pub(crate) struct Call {
     pub(crate) at: Instant,
     pub(crate) key: u32,
-    pub(crate) cost: u32,
+    pub(crate) cost: Cost,
     pub(crate) traffic: u16,
 }
 
@@ -21,13 +22,13 @@ pub(crate) fn planned(setup: &Setup, seed: u64) -> (Vec<Call>, u32) {
         let mut random = Random::new(seed.wrapping_add((index as u64) << 32));
         let whose = Whose::new(traffic.keys);
         let start = Instant::ZERO.saturating_add(traffic.start);
-        let mut push = |random: &mut Random, number: u64, at: Instant, traced: Option<(u32, u32)>| {
+        let mut push = |random: &mut Random, number: u64, at: Instant, traced: Option<(u32, Cost)>| {
             let (key, cost) = traced.unwrap_or_else(|| {
                 let key = whose.key(random, number).unwrap_or_else(|| {
                     keys = keys.saturating_add(1);
                     keys - 1
                 });
-                (key, cost(random, traffic.cost))
+                (key, Cost::drawn(random, traffic))
             });
             calls.push(Call { at, key, cost, traffic: index as u16 });
         };
@@ -48,7 +49,8 @@ pub(crate) fn planned(setup: &Setup, seed: u64) -> (Vec<Call>, u32) {
             Arrivals::Closed { .. } => (0..whose.keys()).for_each(|number| push(&mut random, number, start, None)),
             Arrivals::Trace(lines) => {
                 for (number, line) in (0..).zip(lines.iter()) {
-                    push(&mut random, number, start.saturating_add(line.at), Some((line.key, line.cost)));
+                    let cost = Cost { requests: line.cost, ..Cost::drawn(&mut random, traffic) };
+                    push(&mut random, number, start.saturating_add(line.at), Some((line.key, cost)));
                 }
             }
         }
@@ -99,13 +101,6 @@ impl Arrivals {
             Self::Trace(lines) => lines.len() as u64,
         }
     }
-}
-
-pub(crate) fn cost(random: &mut Random, (low, high): (u32, u32)) -> u32 {
-    if low == high {
-        return low;
-    }
-    u32::try_from(random.between(low.into(), high.into())).unwrap_or(high)
 }
 
 struct Whose {

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::cost::Cost;
 use super::policy::{Balancing, Policy};
 use super::random::Random;
 use super::server::Server;
@@ -110,7 +111,7 @@ struct World<'s> {
 
 impl World<'_> {
     fn run(&mut self, progress: &mut dyn FnMut(Progress)) {
-        const REPORT_EVERY: usize = 1 << 16;
+        const REPORT_EVERY: usize = 1 << 13;
         let until = match self.setup.until {
             Nanos::MAX => Instant::NEVER,
             span => Instant::ZERO.saturating_add(span),
@@ -180,9 +181,9 @@ impl World<'_> {
     fn reach(&mut self, now: Instant, start: u32) {
         let Start { call, .. } = self.log.starts[start as usize];
         self.log.starts[start as usize].arrived = now;
-        let Call { key, traffic, .. } = self.log.calls[call as usize];
+        let Call { key, traffic, cost, .. } = self.log.calls[call as usize];
         // Whoever is told to come at once is not back in the same instant.
-        let refused = self.server.arrive(now, key).map(|after| after.max(SOON));
+        let refused = self.server.arrive(now, key, cost).map(|after| after.max(SOON));
         let (low, high) = self.setup.traffic[usize::from(traffic)].takes;
         let takes = match refused {
             Some(_) => Nanos::ZERO,
@@ -223,7 +224,7 @@ impl World<'_> {
                     return;
                 }
                 let mut random = Random::at(self.seed, index as u64, 4);
-                let cost = traffic::cost(&mut random, self.setup.traffic[usize::from(traffic)].cost);
+                let cost = Cost::drawn(&mut random, &self.setup.traffic[usize::from(traffic)]);
                 self.log.calls.push(Call { at: now, key, cost, traffic });
                 self.log.first.push(Instant::NEVER);
                 self.arrive(now, index, false);

@@ -1,14 +1,22 @@
-//! Whether a log of starts keeps to a rules file: slow, obvious, and nothing of the engine in it.
+//! Whether a log of starts keeps to a rules file, and what it makes the next one wait for: slow, obvious, and nothing of the engine in it.
 
 mod breach;
+#[cfg(feature = "sim")]
+mod fill;
 mod limit;
 mod log;
+mod next;
 mod rates;
 mod start;
 mod stretches;
 
 pub use self::breach::Breach;
+#[cfg(feature = "sim")]
+pub use self::fill::Fill;
+#[cfg(feature = "sim")]
+pub(crate) use self::fill::fills;
 use self::log::Clock;
+pub use self::next::{Headroom, LogHold, Opens, Outlook};
 pub use self::start::Start;
 use crate::rules::Rules;
 
@@ -66,4 +74,30 @@ pub fn verify(rules: &Rules, starts: &[Start]) -> Vec<Breach> {
 #[must_use]
 pub fn verify_arrivals(rules: &Rules, arrivals: &[Start]) -> Vec<Breach> {
     log::breaches(rules, arrivals, Clock::Server)
+}
+
+/// Says what makes the start `next` wait at its instant `at`, as far as the log of starts before it tells: every limit that
+/// binds it, and holds after refusals.
+///
+/// Each limit speaks for itself: the start that all of them and the holds let go is the earliest possible one of a request
+/// that is alone. What waits beside it is not in a log, so turns, lanes and pace are not looked at. Starts after `next.at`
+/// are not known yet; ends and refusals in the log are. Nothing is said of a rule that there is not.
+///
+/// ```
+/// use request_balancer::{Opens, Rules, Start, explain_log};
+/// use std::time::Duration;
+///
+/// let rules: Rules = "per_key = '2/1s'\noverall = '30/1s'".parse()?;
+/// let at = Duration::from_millis;
+/// let log = [0, 250].map(|millis| Start::new(at(millis), "default", 42).end(at(millis)));
+/// let outlook = explain_log(&rules, &log, &Start::new(at(600), "default", 42));
+/// assert_eq!(outlook.opens(), Opens::At(at(1_000)));
+/// let said: Vec<String> = outlook.limits.iter().map(ToString::to_string).collect();
+/// assert_eq!(said[0], "`overall` 30/1s: 2 of 30 used, room now");
+/// assert_eq!(said[1], "`per_key` 2/1s, key 42: 2 of 2 used, room at 1s");
+/// # Ok::<(), request_balancer::Findings>(())
+/// ```
+#[must_use]
+pub fn explain_log(rules: &Rules, starts: &[Start], next: &Start) -> Outlook {
+    Outlook::new(rules, starts, next)
 }

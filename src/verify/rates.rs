@@ -72,18 +72,74 @@ pub(super) fn overdrafts(taken: &[Taken], burst: u32, count: u32, period: Durati
     found
 }
 
+/// How long one unit of a bucket takes to come back.
+pub(super) fn interval(period: Duration, count: u32) -> Duration {
+    let nanos = period.as_nanos().div_ceil(u128::from(count.max(1)));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// When all is paid for that was taken from a bucket, one unit in each interval. `taken` is in order.
+pub(super) fn paid(taken: &[Taken], interval: Duration) -> Duration {
+    paid_for(taken, interval, Duration::ZERO)
+}
+
+/// The same of evenly spaced starts: a little lateness is caught up.
+pub(super) fn due(taken: &[Taken], interval: Duration) -> Duration {
+    paid_for(taken, interval, CAUGHT_UP)
+}
+
+fn paid_for(taken: &[Taken], interval: Duration, caught_up: Duration) -> Duration {
+    // What takes nothing owes nothing.
+    taken.iter().filter(|&&(_, cost)| cost > 0).fold(Duration::ZERO, |paid, &(at, cost)| {
+        let from = if at.saturating_sub(paid) <= caught_up { paid } else { at };
+        from.saturating_add(interval.saturating_mul(u32::try_from(cost).unwrap_or(u32::MAX)))
+    })
+}
+
+/// How many units are not paid for yet, those in part included.
+pub(super) fn unpaid(paid: Duration, now: Duration, interval: Duration) -> u64 {
+    let units = paid.saturating_sub(now).as_nanos().div_ceil(interval.as_nanos().max(1));
+    u64::try_from(units).unwrap_or(u64::MAX)
+}
+
+/// What was taken on the day that an instant belongs to, and when the next day begins.
+#[cfg(feature = "calendar")]
+pub(super) fn today(taken: &[Taken], now: Duration, zone: &str) -> (u64, Duration) {
+    use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+    let zone = TimeZoneDatabase::bundled().get(zone).unwrap_or(TimeZone::UTC);
+    let date = |at: Duration| moment(at).to_zoned_datetime(zone.clone()).date();
+    let today = date(now);
+    let used = taken.iter().filter(|&&(at, _)| date(at) == today).map(|&(_, cost)| cost).sum();
+    let midnight =
+        today.tomorrow().and_then(|date| date.to_zoned_datetime(zone.clone())).map(|midnight| midnight.timestamp());
+    let nanos = midnight.map_or(i128::MAX, |midnight| midnight.as_nanosecond());
+    (used, Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+}
+
+/// Without the feature `calendar` no rules with such a quota load.
+#[cfg(not(feature = "calendar"))]
+pub(super) const fn today(_: &[Taken], now: Duration, _: &str) -> (u64, Duration) {
+    (0, now)
+}
+
+/// The instant so long after 1970 in UTC.
+#[cfg(feature = "calendar")]
+fn moment(at: Duration) -> jiff::Timestamp {
+    let moment = i128::try_from(at.as_nanos()).ok().and_then(|nanos| jiff::Timestamp::from_nanosecond(nanos).ok());
+    moment.unwrap_or(jiff::Timestamp::MAX)
+}
+
 /// Days on which more than `allowed` was taken: the last start, how far into the day it was, and what was taken.
 #[cfg(feature = "calendar")]
 pub(super) fn days(taken: &[Taken], allowed: u64, zone: &str) -> Vec<(Duration, Duration, u64)> {
-    use jiff::Timestamp;
     use jiff::civil::Date;
     use jiff::tz::{TimeZone, TimeZoneDatabase};
 
     let zone = TimeZoneDatabase::bundled().get(zone).unwrap_or(TimeZone::UTC);
     let mut days: Vec<(Date, (Duration, Duration, u64))> = Vec::new();
     for &(at, cost) in taken {
-        let moment = i128::try_from(at.as_nanos()).ok().and_then(|nanos| Timestamp::from_nanosecond(nanos).ok());
-        let moment = moment.unwrap_or(Timestamp::MAX);
+        let moment = moment(at);
         let date = moment.to_zoned_datetime(zone.clone()).date();
         let midnight = date.to_zoned_datetime(zone.clone()).map_or(moment, |midnight| midnight.timestamp());
         let into = moment.as_nanosecond() - midnight.as_nanosecond();

@@ -34,12 +34,15 @@ pub struct Start {
     pub endpoint: Option<String>,
     /// When the attempt ended, since the same epoch. `None`: it still ran when the log ended.
     pub end: Option<Duration>,
+    /// Where the server refused it: the instant from which it wants to hear of the caller again.
+    pub again: Option<Duration>,
 }
 
 impl Start {
     /// A start of cost 1 whose attempt still ran when the log ended.
     pub fn new(at: Duration, rule: impl Into<String>, key: impl ToString) -> Self {
-        Self { at, rule: rule.into(), key: key.to_string(), cost: 1, units: Vec::new(), endpoint: None, end: None }
+        let (key, units) = (key.to_string(), Vec::new());
+        Self { at, rule: rule.into(), key, cost: 1, units, endpoint: None, end: None, again: None }
     }
 
     /// What it took from limits that count requests. Default: 1.
@@ -66,6 +69,13 @@ impl Start {
         Self { end: Some(end), ..self }
     }
 
+    /// The server refused it, and wants to hear of the caller again from this instant on. Default: it did not.
+    ///
+    /// Only [`explain_log`](super::explain_log) looks at it.
+    pub fn refused(self, again: Duration) -> Self {
+        Self { again: Some(again), ..self }
+    }
+
     /// What it took of a unit; `None` is requests.
     pub(super) fn took(&self, unit: Option<&str>) -> u64 {
         match unit {
@@ -87,6 +97,7 @@ impl fmt::Display for Start {
         if let Some(endpoint) = &self.endpoint {
             write!(f, ", on {endpoint}")?;
         }
-        self.end.map_or(Ok(()), |end| write!(f, ", until {end:?}"))
+        self.end.map_or(Ok(()), |end| write!(f, ", until {end:?}"))?;
+        self.again.map_or(Ok(()), |again| write!(f, ", refused until {again:?}"))
     }
 }

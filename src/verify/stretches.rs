@@ -11,10 +11,10 @@ pub(super) type Excess = (Duration, u64);
 /// How long an attempt counts, and as how much.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    from: Duration,
+    pub(super) from: Duration,
     /// The first instant at which it no longer counts. `None`: it still ran when the log ended.
-    until: Option<Duration>,
-    weight: u64,
+    pub(super) until: Option<Duration>,
+    pub(super) weight: u64,
 }
 
 impl Stretch {

@@ -126,7 +126,9 @@ impl Field {
             let place = usize::try_from(attempt.number()).expect("few attempts") - 1;
             let end = script.ends[place.min(script.ends.len() - 1)];
             let takes = script.takes;
+            let running = diary.starts(&attempt);
             Box::pin(async move {
+                let _running = running;
                 if takes > 0 {
                     tokio::time::sleep(ms(takes)).await;
                 }

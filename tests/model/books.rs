@@ -1,6 +1,6 @@
 //! What is known of each request, from what the machine said and from nothing else, and what must follow from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use request_balancer::engine::{NextStart, RequestId, Why};
 
@@ -8,7 +8,7 @@ use super::history::{Entry, Target};
 use super::limits::{Attempt, Limit};
 use super::server::{Done, Word};
 use super::shares::Shares;
-use super::spec::Spec;
+use super::spec::{Cost, Spec};
 
 /// What is wrong, in words.
 pub(crate) type Wrong = String;
@@ -100,6 +100,8 @@ pub(crate) struct Books {
     pub(crate) words_said: Vec<Word>,
     /// Counts responses and ends.
     pub(crate) order: u64,
+    /// Queues whose numbers were changed.
+    pub(crate) renumbered: BTreeSet<(usize, u64)>,
 }
 
 impl Books {
@@ -123,6 +125,7 @@ impl Books {
             key_used: BTreeMap::new(),
             words_said: Vec::new(),
             order: 0,
+            renumbered: BTreeSet::new(),
             spec: spec.clone(),
         }
     }
@@ -207,13 +210,12 @@ impl Books {
         if until > self.now {
             obstacles.push(Obstacle::Until(until));
         }
-        for (position, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.binds[rule]) {
+        for (position, limit) in self.limits.iter().enumerate().filter(|(_, limit)| limit.binds(rule, key)) {
             let mut outstanding = self.outstanding(limit, key, perhaps);
             if request.stage == Stage::Granted || (perhaps && request.stage == Stage::Perhaps) {
                 outstanding -= limit.takes(cost);
             }
-            let free =
-                |cost| limit.used(&self.attempts, key, self.now) + outstanding + limit.takes(cost) <= limit.count;
+            let fits_at = |cost| limit.fits_at(&self.attempts, key, self.now, outstanding, cost);
             // What may have been granted is this one, and awaited, too.
             let own = if request.stage == Stage::Granted || (perhaps && request.stage == Stage::Perhaps) {
                 limit.takes(cost) as i64
@@ -222,26 +224,46 @@ impl Books {
             };
             let server = self.left_by_server(position, key, perhaps);
             let left = |cost| server.is_none_or(|(left, _)| limit.takes(cost) as i64 <= left + own);
-            if !free(cost) || !left(cost) {
-                let opens = if free(cost) {
-                    Some(self.now)
-                } else {
-                    limit.fits_at(&self.attempts, key, self.now, outstanding, cost)
-                };
+            let opens = fits_at(cost);
+            if opens != Some(self.now) || !left(cost) {
                 let until = server.filter(|_| !left(cost)).map_or(0, |(_, until)| until);
                 let opens = opens.map(|opens| opens.max(until));
-                obstacles.push(Obstacle::Full { limit: position, opens, fits_one: free(1) && left(1) });
+                let fits_one = cost != Cost::ONE && fits_at(Cost::ONE) == Some(self.now) && left(Cost::ONE);
+                obstacles.push(Obstacle::Full { limit: position, opens, fits_one });
             }
         }
         obstacles
     }
 
     /// Whether a limit is smaller than a request, so that it could never start; `capacity` is that limit's count.
-    pub(crate) fn can_never_fit(&self, rule: usize, cost: u64, capacity: Option<u64>) -> bool {
+    pub(crate) fn can_never_fit(&self, rule: usize, key: u64, cost: Cost, capacity: Option<u64>) -> bool {
         self.limits
             .iter()
-            .filter(|limit| limit.binds[rule] && limit.takes(cost) > limit.count)
+            .filter(|limit| limit.binds(rule, key) && limit.takes(cost) > limit.count)
             .any(|limit| capacity.is_none_or(|capacity| capacity == limit.count))
+    }
+
+    /// The same for a request that is there.
+    pub(crate) fn never_fits(&self, number: usize, capacity: u32) -> bool {
+        let Entry { rule, key, cost, .. } = self.requests[number].entry;
+        self.can_never_fit(rule, key, cost, Some(capacity.into()))
+    }
+
+    /// From now on these are the rules, of which a queue's numbers are new. What fits them no more is refused.
+    pub(crate) fn renumber(&mut self, spec: Spec, queue: (usize, u64)) {
+        self.limits = Limit::all(&spec);
+        self.spec = spec;
+        self.loosened += 1;
+        self.shares.reset();
+        self.renumbered.insert(queue);
+        let in_line: Vec<usize> =
+            self.queue(queue.0, queue.1).filter(|&number| self.requests[number].stage.in_line()).collect();
+        for number in in_line {
+            let cost = self.requests[number].entry.cost;
+            if self.can_never_fit(queue.0, queue.1, cost, None) {
+                self.left(number, Stage::Refused(Why::CostTooHigh { cost: 0, capacity: 0 }));
+            }
+        }
     }
 
     /// How many of a queue stand in line.
@@ -402,7 +424,11 @@ impl Books {
         request.starts += 1;
         self.begin_lease(rule, key);
         self.forget_unready((rule, key));
-        for limit in self.limits.iter().filter(|limit| limit.binds[rule]) {
+        for limit in self.limits.iter().filter(|limit| limit.binds(rule, key)) {
+            // Granted before the key's numbers were lowered.
+            if self.renumbered.contains(&(rule, key)) {
+                continue;
+            }
             let used = limit.used(&self.attempts, key, self.now);
             if used > limit.count {
                 return Err(format!("#{number} started as {used} of {} in {}", limit.count, limit.name));
@@ -456,7 +482,7 @@ impl Books {
     }
 
     /// All starts: rule, key, cost, when.
-    pub(crate) fn log(&self) -> Vec<(usize, u64, u64, u64, Option<u64>)> {
+    pub(crate) fn log(&self) -> Vec<(usize, u64, Cost, u64, Option<u64>)> {
         let line = |attempt: &Attempt| (attempt.rule, attempt.key, attempt.cost, attempt.start, attempt.end);
         self.attempts.iter().map(line).collect()
     }

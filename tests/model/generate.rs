@@ -2,7 +2,7 @@
 
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
 use super::random::Random;
-use super::spec::{Caps, Lane, MS, Pace, Quota, Rule, Spec};
+use super::spec::{Caps, Cost, DAY, Lane, MS, Pace, Quota, Rule, Shape, Spec, Zone};
 
 /// What a history may contain. Some promises can only be judged where something is absent.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,14 @@ pub(crate) struct Flavour {
     pub(crate) bursts: bool,
     /// The server says what it has left.
     pub(crate) answers: bool,
+    /// Even spacing and buckets.
+    pub(crate) kinds: bool,
+    /// Quotas of calendar days in this zone.
+    pub(crate) days: Option<Zone>,
+    /// Requests cost tokens, too.
+    pub(crate) tokens: bool,
+    /// Keys have numbers of their own, which change.
+    pub(crate) own: bool,
 }
 
 impl Flavour {
@@ -50,7 +58,20 @@ impl Flavour {
             odd_nanos: random.once_in(4),
             bursts: random.once_in(8),
             answers: false,
+            kinds: random.once_in(2),
+            days: if cfg!(feature = "calendar") && random.once_in(6) {
+                Some(random.pick(&[Zone::Utc, Zone::Berlin]))
+            } else {
+                None
+            },
+            tokens: random.once_in(4),
+            own: random.once_in(4),
         }
+    }
+
+    /// A server answers. What it says is followed in windows of requests alone.
+    pub(crate) fn answered(self) -> Self {
+        Self { answers: true, kinds: false, days: None, tokens: false, own: false, ..self }
     }
 }
 
@@ -103,7 +124,20 @@ fn spec(random: &mut Random, flavour: Flavour) -> Spec {
         }
     }
     let lanes = (0..lanes).map(|_| lane(random, flavour)).collect();
+    let mut own: Vec<((usize, u64), Vec<Quota>)> = Vec::new();
+    for _ in 0..if flavour.own { random.below(3) } else { 0 } {
+        let queue = (random.below(flavour.rules) as usize, random.below(flavour.keys));
+        if own.iter().all(|(other, _)| *other != queue) {
+            own.push((queue, quotas(random, flavour)));
+        }
+    }
+    // Midnight comes soon.
+    let ahead = flavour.days.map_or(0, Zone::ahead);
+    let wall = 20 * DAY - ahead - random.below(300) * MS;
     Spec {
+        own,
+        fair_by_tokens: flavour.tokens && random.once_in(3),
+        wall,
         caps: caps(random, flavour, 1),
         margin: if random.once_in(5) { odd(random, flavour, 2 * MS) } else { 0 },
         response: random.once_in(10),
@@ -167,11 +201,25 @@ fn quota(random: &mut Random, flavour: Flavour) -> Quota {
         _ => 1 + random.below(if flavour.costs { 6 } else { 3 }),
     };
     let period = random.pick(&[5, 10, 10, 20, 30, 50, 100, 1_000]) * MS;
+    let period = odd(random, flavour, period);
+    let tokens = flavour.tokens && random.once_in(2);
+    let count = if tokens { count * 1_000 } else { count };
+    let shape = match (flavour.days, random.below(8)) {
+        (Some(zone), 0 | 1) => Shape::Day(zone),
+        (_, 2 | 3) if flavour.kinds => Shape::Smooth,
+        (_, 4 | 5) if flavour.kinds => {
+            Shape::Bucket(if tokens { 1 + random.below(8_000) } else { 1 + random.below(8) })
+        }
+        _ => Shape::Window,
+    };
+    let is_window = shape == Shape::Window;
     Quota {
         count,
-        period: odd(random, flavour, period),
-        margin: random.once_in(12).then(|| odd(random, flavour, 3 * MS)),
-        response: random.once_in(12).then(|| random.once_in(2)),
+        period: if matches!(shape, Shape::Day(_)) { DAY } else { period },
+        margin: (random.once_in(12) && (is_window || shape == Shape::Smooth)).then(|| odd(random, flavour, 3 * MS)),
+        response: (random.once_in(12) && is_window).then(|| random.once_in(2)),
+        shape,
+        tokens,
     }
 }
 
@@ -211,6 +259,10 @@ fn operation(random: &mut Random, flavour: Flavour, spec: &Spec, labels: &mut u3
         28..=29 => Op::Poll(label(random)),
         30..=32 => Op::Hold(target(random, flavour), span(random, flavour)),
         33 => Op::Release(target(random, flavour)),
+        _ if flavour.own && random.once_in(6) => {
+            let quotas = if random.once_in(3) { Vec::new() } else { quotas(random, flavour) };
+            Op::Own(random.below(flavour.rules) as usize, random.below(flavour.keys), quotas)
+        }
         34..=35 => Op::Pause(random.below(flavour.rules) as usize),
         36..=38 => Op::Resume(random.below(flavour.rules) as usize),
         39 if random.once_in(10) => {
@@ -245,7 +297,10 @@ fn entry(random: &mut Random, flavour: Flavour, spec: &Spec, label: u32) -> Entr
         label,
         rule: rule as usize,
         key,
-        cost: if flavour.costs && random.once_in(2) { 1 + random.below(5) } else { 1 },
+        cost: Cost {
+            requests: if flavour.costs && random.once_in(2) { 1 + random.below(5) } else { 1 },
+            tokens: if flavour.tokens && random.once_in(2) { 1 + random.below(5_000) } else { 0 },
+        },
         not_before: rarely(random, 8).then(|| span(random, flavour)),
         deadline: rarely(random, 5).then(|| span(random, flavour)),
         at_once: random.once_in(2),

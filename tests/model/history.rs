@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::spec::{MS, Spec};
+use super::spec::{Cost, MS, Quota, Spec};
 
 /// Rules and what happens under them.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(crate) enum Op {
     },
     Pause(usize),
     Resume(usize),
+    /// From now on a key has these quotas under a rule in place of the rule's; none: the rule's again.
+    Own(usize, u64, Vec<Quota>),
     /// A turn that nothing asked for.
     Turn,
     Close,
@@ -46,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) label: u32,
     pub(crate) rule: usize,
     pub(crate) key: u64,
-    pub(crate) cost: u64,
+    pub(crate) cost: Cost,
     pub(crate) not_before: Option<u64>,
     pub(crate) deadline: Option<u64>,
     /// Starts at once if it can; else it is only put in line, and the next operation follows without a turn.
@@ -119,6 +121,10 @@ impl fmt::Display for Op {
             Self::Answer { label, limit, left } => write!(f, "answer #{label}: {left} left of limit {limit}"),
             Self::Pause(rule) => write!(f, "pause r{rule}"),
             Self::Resume(rule) => write!(f, "resume r{rule}"),
+            Self::Own(rule, key, quotas) => {
+                let quotas: Vec<String> = quotas.iter().map(Quota::to_string).collect();
+                write!(f, "own numbers of key {key} under r{rule}: [{}]", quotas.join(", "))
+            }
             Self::Turn => f.write_str("turn"),
             Self::Close => f.write_str("close"),
             Self::Abort => f.write_str("abort"),
@@ -129,7 +135,10 @@ impl fmt::Display for Op {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.at_once { "enter" } else { "enqueue" };
-        write!(f, "{verb} #{} r{} key {} cost {}", self.label, self.rule, self.key, self.cost)?;
+        write!(f, "{verb} #{} r{} key {} cost {}", self.label, self.rule, self.key, self.cost.requests)?;
+        if self.cost.tokens > 0 {
+            write!(f, ", {} tokens", self.cost.tokens)?;
+        }
         if let Some(span) = self.not_before {
             write!(f, ", not before {}", Span(span))?;
         }

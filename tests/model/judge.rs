@@ -97,6 +97,15 @@ impl Books {
             .filter_map(|(rule, key)| self.queue(rule, key).find(|&number| self.is_queued(&self.requests[number])))
             .map(|head| (head, self.obstacles(head, true)))
             .collect();
+        // Who may have been granted or not may be one whose turn it is, and may have taken room or not.
+        let waits = |number: &usize| {
+            let request = &self.requests[*number];
+            request.stage == Stage::Perhaps || heads.iter().any(|(head, _)| head == number)
+        };
+        let turns: Vec<(usize, Vec<Obstacle>)> = (0..self.requests.len())
+            .filter(waits)
+            .flat_map(|number| [true, false].map(|perhaps| (number, self.obstacles(number, perhaps))))
+            .collect();
         for (head, obstacles) in &heads {
             let Request { entry: Entry { rule, key, .. }, .. } = self.requests[*head];
             let Some(can_start) = self.can_start(obstacles) else { continue };
@@ -105,7 +114,7 @@ impl Books {
                 continue;
             }
             if wake.is_some_and(|wake| wake <= can_start)
-                || self.has_excuse(*head, &heads, can_start > self.now, &overdue)
+                || self.has_excuse(*head, &turns, can_start > self.now, &overdue)
             {
                 continue;
             }
@@ -144,28 +153,44 @@ impl Books {
     /// Whether a request that could start, now or `later`, may have to wait for its turn, by DESIGN 7.3 and 7.4.
     fn has_excuse(&self, number: usize, heads: &[(usize, Vec<Obstacle>)], later: bool, overdue: &[bool]) -> bool {
         let entry = &self.requests[number].entry;
+        // The key's next room may be owed to a sibling that cannot use it yet.
+        let owed = heads.iter().filter(|(other, _)| *other != number).any(|(other, obstacles)| {
+            let theirs = &self.requests[*other].entry;
+            let waits = || self.is_paced(theirs.rule) || self.is_behind_a_costly(*other, heads, later, overdue);
+            theirs.key == entry.key && (!obstacles.is_empty() || waits())
+        });
+        self.is_paced(entry.rule) || owed || self.is_behind_a_costly(number, heads, later, overdue)
+    }
+
+    /// Whether a costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
+    /// draw on. Later there may be room for less than it costs.
+    ///
+    /// With it waits whoever stands in the ring of its rule, or behind one who draws on the same.
+    fn is_behind_a_costly(
+        &self,
+        number: usize,
+        heads: &[(usize, Vec<Obstacle>)],
+        later: bool,
+        overdue: &[bool],
+    ) -> bool {
+        let entry = &self.requests[number].entry;
         let lane = self.spec.rules[entry.rule].lane;
-        if self.is_paced(entry.rule) {
-            return true;
-        }
+        let entries = heads.iter().map(|(other, _)| &self.requests[*other].entry);
+        let ring: Vec<&Entry> = entries.filter(|other| other.rule == entry.rule).chain([entry]).collect();
         heads.iter().filter(|(other, _)| *other != number).any(|(other, obstacles)| {
             let theirs = &self.requests[*other].entry;
             let their_lane = self.spec.rules[theirs.rule].lane;
-            // The key's next room may be owed to a sibling that cannot use it yet.
-            let owed = theirs.key == entry.key && (!obstacles.is_empty() || self.is_paced(theirs.rule));
-            // A costly one of this lane or one above, or of one that is overdue, may wait for room in a limit that both
-            // draw on. Later there may be room for less than it costs.
-            let costly = theirs.cost > 1
+            !theirs.cost.is_plain()
                 && (their_lane <= lane || overdue[their_lane])
-                && self
-                    .limits
-                    .iter()
-                    .any(|limit| !limit.each_key && limit.binds[theirs.rule] && limit.binds[entry.rule])
+                && (theirs.rule == entry.rule
+                    || ring.iter().any(|entry| {
+                        let mut shared = self.limits.iter().filter(|limit| !limit.each_key);
+                        shared.any(|limit| limit.is_taken_by(theirs) && limit.is_taken_by(entry))
+                    }))
                 && obstacles.iter().any(|obstacle| match obstacle {
                     Obstacle::Full { limit, fits_one, .. } => (later || *fits_one) && !self.limits[*limit].each_key,
                     Obstacle::Paused | Obstacle::Until(_) => false,
-                });
-            owed || costly
+                })
         })
     }
 
@@ -174,9 +199,9 @@ impl Books {
         let lane = self.spec.rules[rule].lane;
         let shares = |limit: &super::limits::Limit| {
             !limit.private
-                && limit.binds[rule]
+                && limit.binds_rule(rule)
                 && limit.period > 0
-                && (0..self.spec.rules.len()).any(|other| limit.binds[other] && self.spec.rules[other].lane < lane)
+                && (0..self.spec.rules.len()).any(|other| limit.binds_rule(other) && self.spec.rules[other].lane < lane)
         };
         let horizon = self.spec.lanes[lane].horizon();
         horizon.is_some_and(|horizon| {
@@ -200,10 +225,8 @@ impl Books {
         for (&(_, of), &hold) in &self.queue_holds {
             free = free.max(if of == key { hold } else { 0 });
         }
-        for attempt in self.attempts.iter().filter(|attempt| attempt.key == key) {
-            for limit in self.limits.iter().filter(|limit| limit.each_key && limit.binds[attempt.rule]) {
-                free = free.max(limit.kind.until(attempt.start, attempt.end)?);
-            }
+        for limit in self.limits.iter().filter(|limit| limit.each_key) {
+            free = free.max(limit.free_at(&self.attempts, key)?);
         }
         Some(free)
     }

@@ -14,10 +14,13 @@ use super::books::{Books, Request, Stage, Wrong};
 use super::history::{Attempt, Entry, History, Op, Scope, Target, Then};
 use super::limits::Kind;
 use super::server::GRID;
-use super::spec::{MS, Spec};
+use super::spec::{MS, Quota, Shape, Spec};
 
 /// Turns in one instant after which the machine is said to run in circles.
 const CIRCLES: usize = 2_000;
+
+/// Instants in a stretch of time after which the machine is said to wake its owner for nothing.
+const INSTANTS: usize = 3_000;
 
 /// A key's record without work is gone so long after its last window and hold.
 const KEPT: u64 = 2_000 * MS;
@@ -63,9 +66,11 @@ impl Owner {
 
     /// Under rules that are loaded already.
     pub(crate) fn under(spec: &Spec, rules: Rules, plan: Arc<Plan>) -> Self {
+        let mut scheduler = Scheduler::new(plan);
+        scheduler.set_wall_clock(Instant::ZERO, spec.wall.into());
         Self {
             rules,
-            scheduler: Scheduler::new(plan),
+            scheduler,
             books: Books::new(spec),
             keys: BTreeMap::new(),
             turns: 0,
@@ -118,12 +123,12 @@ impl Owner {
                 }
             }
             Op::Hold(target, span) => {
-                let known = self.target(*target);
+                let known = self.target(*target)?;
                 self.scheduler.hold(now, known, at(self.books.now + span));
                 self.books.set_hold(*target, self.books.now + span);
             }
             Op::Release(target) => {
-                let known = self.target(*target);
+                let known = self.target(*target)?;
                 self.scheduler.release(now, known);
                 self.books.release(*target);
                 self.settled()?;
@@ -138,6 +143,7 @@ impl Owner {
                 self.books.paused[*rule] = true;
             }
             Op::Resume(rule) => self.resume(*rule)?,
+            Op::Own(rule, key, quotas) => self.own(*rule, *key, quotas)?,
             Op::Turn => self.turn()?,
             Op::Close => self.close()?,
             Op::Abort => self.abort()?,
@@ -148,9 +154,14 @@ impl Owner {
     /// Lets time go on, and at each instant does what is due.
     fn advance(&mut self, until: u64) -> Result<(), Wrong> {
         self.settle()?;
+        let mut instants = 0;
         while let Some(next) = self.next_event().filter(|&next| next <= until) {
             self.books.now = self.books.now.max(next);
             self.settle()?;
+            instants += 1;
+            if instants > INSTANTS {
+                return Err(format!("no end of instants: next wake-up {:?}", self.scheduler.next_wake()));
+            }
         }
         self.books.now = until;
         self.settle()
@@ -211,12 +222,13 @@ impl Owner {
 
     fn enter(&mut self, entry: &Entry) -> Result<(), Wrong> {
         let (rule, key, now) = (entry.rule, entry.key, self.books.now);
-        let id = self.key(key);
+        let id = self.key(key)?;
         let deadline = entry.deadline.map(|span| now + span);
         let not_before = entry.not_before.map(|span| now + span);
+        let units = [entry.cost.tokens as u32];
         let asked = engine::Entry {
-            cost: entry.cost as u32,
-            units: &[],
+            cost: entry.cost.requests as u32,
+            units: if entry.cost.tokens > 0 { &units } else { &[] },
             not_before: not_before.map(at),
             deadline: deadline.map(at),
             endpoints: &[],
@@ -234,12 +246,12 @@ impl Owner {
         } else {
             self.scheduler.enqueue(at(now), id, rule_id(rule), asked).map(Enter::Waiting)
         };
-        let too_costly = self.books.can_never_fit(rule, entry.cost, None);
+        let too_costly = self.books.can_never_fit(rule, key, entry.cost, None);
         let right = match entered {
             Err(Turned::StaleKey | Turned::RuleRemoved) => false,
             Err(Turned::Closed) => self.books.closed,
             Err(Turned::CostTooHigh { capacity, .. }) => {
-                !self.books.closed && self.books.can_never_fit(rule, entry.cost, Some(capacity.into()))
+                !self.books.closed && self.books.can_never_fit(rule, key, entry.cost, Some(capacity.into()))
             }
             Err(Turned::QueueFull { waiting }) => {
                 full && displaced.is_ok_and(|displaced| displaced.is_none())
@@ -324,12 +336,12 @@ impl Owner {
                 && (entry.label as usize >> (number % 5)).is_multiple_of(2)
         });
         let ancestors: Vec<&Request> = running.map(|(_, request)| request).collect();
-        let known = self.books.limits.iter().filter(|limit| limit.binds[entry.rule]).any(|limit| {
+        let known = self.books.limits.iter().filter(|limit| limit.binds(entry.rule, entry.key)).any(|limit| {
             let bound = ancestors
                 .iter()
                 .filter(|request| limit.concerns(Some(entry.key), request.entry.rule, request.entry.key));
             let taken: u64 = bound.map(|request| limit.takes(request.entry.cost)).sum();
-            matches!(limit.kind, Kind::Running | Kind::Responses(_)) && taken >= limit.count
+            matches!(limit.kind, Kind::Running | Kind::Responses(..)) && taken >= limit.count
         });
         let ids: Vec<RequestId> = ancestors.iter().map(|request| request.id).collect();
         let said = self.scheduler.would_deadlock(rule_id(entry.rule), key, &ids);
@@ -398,6 +410,9 @@ impl Owner {
             }
             (Claim::Running, Stage::Running(_)) | (Claim::Unknown, Stage::Gone) => {}
             (Claim::Refused { why, .. }, Stage::Refused(known)) if why == known => self.answered(number),
+            (Claim::Refused { why: Why::CostTooHigh { .. }, .. }, Stage::Refused(Why::CostTooHigh { .. })) => {
+                self.answered(number);
+            }
             (Claim::Refused { why: Why::MaxWait, .. }, _) if overdue && stage.in_line() => self.answered(number),
             (Claim::Refused { why: Why::Displaced, .. }, Stage::Queued | Stage::Perhaps | Stage::Out(_))
                 if self.joining == Some((request.entry.rule, request.entry.key)) =>
@@ -516,7 +531,10 @@ impl Owner {
         });
         let kept = match scope {
             Some(_) => {
-                let known = target.map_or(engine::Target::Request, |target| self.target(target));
+                let known = match target {
+                    Some(target) => self.target(target)?,
+                    None => engine::Target::Request,
+                };
                 self.scheduler.retry(at(now), id, known, at(until), deadline.map(at))
             }
             None => self.scheduler.back_off(at(now), id, at(until), deadline.map(at)),
@@ -568,6 +586,11 @@ impl Owner {
             {
                 self.answered(number);
             }
+            Claim::Refused { why: Why::CostTooHigh { capacity, .. }, .. }
+                if self.books.never_fits(number, capacity) =>
+            {
+                self.answered(number);
+            }
             claim @ (Claim::Running | Claim::Refused { .. } | Claim::Unknown) => {
                 return Err(format!("#{number} put back and polled at once: {claim:?}"));
             }
@@ -589,13 +612,16 @@ impl Owner {
     /// Reads the response to a running attempt.
     fn answer(&mut self, number: usize, limit: usize, left: u64) -> Result<(), Wrong> {
         let request = &self.books.requests[number];
-        let (Stage::Running(attempt), rule, now) = (request.stage, request.entry.rule, self.books.now) else {
+        let (rule, key, now) = (request.entry.rule, request.entry.key, self.books.now);
+        let Stage::Running(attempt) = request.stage else {
             return Ok(());
         };
         let attempt = &self.books.attempts[attempt];
         let reset = (attempt.start / GRID + 1) * GRID;
         let bound: Vec<usize> = (0..self.books.limits.len())
-            .filter(|&limit| self.books.limits[limit].binds[rule] && self.books.limits[limit].kind != Kind::Running)
+            .filter(|&limit| {
+                self.books.limits[limit].binds(rule, key) && self.books.limits[limit].kind != Kind::Running
+            })
             .collect();
         // What was told of the window that is over by now is not told at all.
         if bound.is_empty() || attempt.done.is_some() || request.aborted || reset <= now {
@@ -609,15 +635,15 @@ impl Owner {
             limit: u32::try_from(self.books.limits[meant].count).ok(),
             left: u32::try_from(left).ok(),
             per: match self.books.limits[meant].kind {
-                Kind::Starts(period) | Kind::Responses(period) => Some(Nanos::new(period)),
-                Kind::Running => None,
+                Kind::Starts(period, _) | Kind::Responses(period, _) => Some(Nanos::new(period)),
+                Kind::Running | Kind::Day(_) | Kind::Spaced(_) | Kind::Bucket(_) => None,
             },
             reset: Some(ServerReset { after: Nanos::new(reset - now), grain: Nanos::ZERO }),
         };
         if !self.scheduler.observe(at(now), request.id, [window]) {
             return Err(format!("#{number} runs, and its response is not taken in"));
         }
-        let narrowed = self.books.narrowed(meant, rule);
+        let narrowed = self.books.narrowed(meant, rule, key);
         self.books.told(number, narrowed, left, reset);
         self.settled()
     }
@@ -659,19 +685,71 @@ impl Owner {
     }
 
     /// The record of a key.
-    fn key(&mut self, key: u64) -> KeyId {
-        let Self { keys, scheduler, books, .. } = self;
-        books.key_used.insert(key, books.now);
-        *keys.entry(key).or_insert_with(|| scheduler.add_key(at(books.now), key))
+    fn key(&mut self, key: u64) -> Result<KeyId, Wrong> {
+        let now = at(self.books.now);
+        self.books.key_used.insert(key, self.books.now);
+        loop {
+            if let Some(&id) = self.keys.get(&key) {
+                return Ok(id);
+            }
+            let id = self.scheduler.add_key(now, key);
+            self.keys.insert(key, id);
+            for (rule, numbers) in self.rules.own_numbers(&key.to_string()) {
+                // Whoever claims in the turn that follows may sweep it away again.
+                if self.scheduler.set_own(now, id, rule, Some(numbers)) {
+                    self.dirty = false;
+                    self.settled()?;
+                }
+            }
+        }
     }
 
-    fn target(&mut self, target: Target) -> engine::Target {
-        match target {
+    /// Changes what a key has of its own under a rule.
+    fn own(&mut self, rule: usize, key: u64, quotas: &[Quota]) -> Result<(), Wrong> {
+        let spec = &self.books.spec;
+        let of_rule = &spec.rules[rule].caps.per_key;
+        let before = spec.own(rule, key).unwrap_or(of_rule);
+        let after = if quotas.is_empty() { of_rule } else { quotas };
+        let longest = |quotas: &[Quota]| {
+            quotas.iter().map(|quota| quota.period + quota.margin.unwrap_or(spec.margin)).max().unwrap_or(0)
+        };
+        let plain =
+            |quota: &Quota| quota.shape == Shape::Window && !quota.tokens && !quota.response.unwrap_or(spec.response);
+        let used = self.books.attempts.iter().any(|attempt| (attempt.rule, attempt.key) == (rule, key));
+        if used && !(before.iter().chain(after).all(plain) && longest(after) <= longest(before)) {
+            // What the machine knows of earlier starts depends on what it had to know.
+            return Ok(());
+        }
+        let is_day = |quota: &Quota| matches!(quota.shape, Shape::Day(_));
+        if quotas.iter().any(is_day) && self.scheduler.plan().zones.is_empty() {
+            // `set_limit` refuses it: the machine knows no zone but those of its rules.
+            return Ok(());
+        }
+        let mut spec = spec.clone();
+        spec.own.retain(|(of, _)| *of != (rule, key));
+        if !quotas.is_empty() {
+            spec.own.push(((rule, key), quotas.to_vec()));
+        }
+        if spec.counts_tokens() != self.books.spec.counts_tokens() {
+            return Ok(());
+        }
+        self.rules = loaded(&spec)?.0;
+        let id = self.key(key)?;
+        let numbers = self.rules.own_numbers(&key.to_string());
+        let numbers = numbers.into_iter().find(|(of, _)| *of == rule_id(rule)).map(|(_, numbers)| numbers);
+        self.books.renumber(spec, (rule, key));
+        self.scheduler.set_own(at(self.books.now), id, rule_id(rule), numbers);
+        self.dirty = false;
+        self.settled()
+    }
+
+    fn target(&mut self, target: Target) -> Result<engine::Target, Wrong> {
+        Ok(match target {
             Target::Overall => engine::Target::Overall,
             Target::Rule(rule) => engine::Target::Rule(rule_id(rule)),
-            Target::Key(key) => engine::Target::Key(self.key(key)),
-            Target::Queue(rule, key) => engine::Target::Queue(rule_id(rule), self.key(key)),
-        }
+            Target::Key(key) => engine::Target::Key(self.key(key)?),
+            Target::Queue(rule, key) => engine::Target::Queue(rule_id(rule), self.key(key)?),
+        })
     }
 
     /// Forgets the keys that the machine forgot, which must have been idle.
@@ -719,7 +797,7 @@ impl Owner {
             self.books.now = self.books.now.max(next);
             self.settle()?;
             instants += 1;
-            if instants > 200_000 {
+            if instants > INSTANTS {
                 return Err("no end of instants".to_owned());
             }
         }
@@ -734,15 +812,20 @@ impl Owner {
 
     /// The independent checker finds nothing in the log.
     fn verify(&self) -> Result<(), Wrong> {
+        if !self.books.renumbered.is_empty() {
+            // The rules that the starts kept to are no more.
+            return Ok(());
+        }
+        let since = |nanos| Duration::from_nanos(self.books.spec.wall + nanos);
         let starts: Vec<Start> = self
             .books
             .attempts
             .iter()
             .map(|attempt| {
-                let start = Start::new(Duration::from_nanos(attempt.start), format!("r{}", attempt.rule), attempt.key);
-                let start = start.cost(attempt.cost as u32);
+                let start = Start::new(since(attempt.start), format!("r{}", attempt.rule), attempt.key);
+                let start = start.cost(attempt.cost.requests as u32).units("tokens", attempt.cost.tokens as u32);
                 let Some(end) = attempt.end else { return start };
-                start.end(Duration::from_nanos(end))
+                start.end(since(end))
             })
             .collect();
         match &request_balancer::verify(&self.rules, &starts)[..] {

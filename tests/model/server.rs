@@ -34,15 +34,15 @@ pub(crate) struct Done {
 impl Books {
     /// The limit that is narrowed by what names the count and the period of this one: of several with the same, the one
     /// that binds fewest.
-    pub(crate) fn narrowed(&self, limit: usize, rule: usize) -> usize {
+    pub(crate) fn narrowed(&self, limit: usize, rule: usize, key: u64) -> usize {
         let period = |limit: &Limit| match limit.kind {
-            Kind::Starts(period) | Kind::Responses(period) => Some(period),
-            Kind::Running => None,
+            Kind::Starts(period, _) | Kind::Responses(period, _) => Some(period),
+            Kind::Running | Kind::Day(_) | Kind::Spaced(_) | Kind::Bucket(_) => None,
         };
         let meant = &self.limits[limit];
         let is_alike = |other: &Limit| match (period(meant), period(other)) {
             (Some(one), Some(other_period)) => {
-                other.binds[rule]
+                other.binds(rule, key)
                     && other.count == meant.count
                     && one.max(other_period) * 10 <= one.min(other_period) * 11
             }

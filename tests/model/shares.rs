@@ -25,6 +25,10 @@ struct Gap {
     now: i64,
     least: i64,
     most: i64,
+    /// Which of the two was served last, and how often it was another one than before: queues that weigh more than one
+    /// are compared from a whole turn on.
+    last: Option<QueueId>,
+    switches: u32,
 }
 
 /// Grants of a lane that a ready queue lets pass, and how many it may at most.
@@ -40,8 +44,8 @@ pub(crate) struct Largest {
     /// Gap between two queues, in thousandths of a request per weight.
     pub(crate) gap: u64,
     pub(crate) pairs: u64,
-    /// Grants that a ready queue let pass, and how many fewer than the bound the closest one was.
-    pub(crate) turn: u64,
+    /// Grants that a ready queue let pass, beyond one turn of each that waited before it.
+    pub(crate) turn: i64,
     pub(crate) turns: u64,
     /// Grants that a ready lane let pass, beyond its allowance.
     pub(crate) bypass: i64,
@@ -56,13 +60,22 @@ impl Largest {
         Self {
             gap: self.gap.max(other.gap),
             pairs: self.pairs + other.pairs,
-            turn: self.turn.max(other.turn),
+            turn: larger((self.turn, self.turns), (other.turn, other.turns)),
             turns: self.turns + other.turns,
-            bypass: self.bypass.max(other.bypass),
+            bypass: larger((self.bypass, self.bypasses), (other.bypass, other.bypasses)),
             bypasses: self.bypasses + other.bypasses,
-            sibling: self.sibling.max(other.sibling),
+            sibling: larger((self.sibling, self.siblings), (other.sibling, other.siblings)),
             siblings: self.siblings + other.siblings,
         }
+    }
+}
+
+/// The larger of two values, of which each was seen so many times.
+fn larger((one, seen): (i64, u64), (other, also_seen): (i64, u64)) -> i64 {
+    match (seen, also_seen) {
+        (0, _) => other,
+        (_, 0) => one,
+        _ => one.max(other),
     }
 }
 
@@ -78,7 +91,7 @@ impl Books {
     pub(crate) fn count_grant(&mut self, number: usize) -> Result<(), Wrong> {
         let entry = &self.requests[number].entry;
         let served = (entry.rule, entry.key);
-        if self.requests.iter().any(|request| request.entry.cost > 1) {
+        if self.requests.iter().any(|request| !request.entry.cost.is_plain()) {
             return Ok(());
         }
         if self.blind || self.requests.iter().any(|request| request.stage == Stage::Perhaps) {
@@ -136,6 +149,13 @@ impl Books {
         for (position, &a) in ready.iter().enumerate() {
             for &b in ready[position + 1..].iter().filter(|&&b| lane(a) == lane(b)) {
                 let gap = shares.pairs.entry((a, b)).or_default();
+                if served == a || served == b {
+                    gap.switches += u32::from(gap.last.is_some_and(|last| last != served));
+                    gap.last = Some(served);
+                }
+                if weight(a) * weight(b) > 1 && gap.switches < 2 {
+                    continue;
+                }
                 if served == a {
                     gap.now += weight(b);
                 } else if served == b {
@@ -168,7 +188,8 @@ impl Books {
                 continue;
             }
             turn.passed += 1;
-            shares.largest.turn = shares.largest.turn.max(turn.passed);
+            let beyond = turn.passed as i64 - turn.bound as i64;
+            shares.largest.turn = larger((shares.largest.turn, shares.largest.turns), (beyond, 1));
             shares.largest.turns += 1;
             if turn.passed > turn.bound {
                 return Err(format!("{queue:?}, ready, let {} pass, of {} at most", turn.passed, turn.bound));
@@ -215,9 +236,11 @@ impl Books {
 
     /// A queue that waits for room that its siblings use is served once in so many starts of theirs.
     fn count_siblings(&mut self, served: QueueId, waiting: &[QueueId]) -> Result<(), Wrong> {
-        let (lanes, queues) = (self.spec.lanes.len(), self.spec.rules.len());
+        let lanes = self.spec.lanes.len();
         for &queue in waiting.iter().filter(|&&(_, key)| key == served.1) {
-            let shares = |limit: &super::limits::Limit| limit.each_key && limit.binds[queue.0] && limit.binds[served.0];
+            let shares = |limit: &super::limits::Limit| {
+                limit.each_key && limit.binds(queue.0, queue.1) && limit.binds(served.0, served.1)
+            };
             let alone = self.requests.iter().all(|request| request.entry.key == served.1);
             let only_siblings = self.head(queue.0, queue.1).is_some_and(|head| {
                 self.obstacles(head, true).iter().all(|obstacle| match obstacle {
@@ -226,6 +249,7 @@ impl Books {
                 })
             });
             let allowance = self.spec.lanes[self.spec.rules[queue.0].lane].allowance(lanes);
+            let only_siblings = only_siblings && !self.is_paced(queue.0);
             let (true, true, true, Some(allowance)) =
                 (alone, only_siblings, queue != served && self.limits.iter().any(shares), allowance)
             else {
@@ -238,7 +262,9 @@ impl Books {
             let largest = &mut self.shares.largest;
             largest.sibling = if largest.siblings == 0 { beyond } else { largest.sibling.max(beyond) };
             largest.siblings += 1;
-            if beyond > queues as i64 {
+            // Each of the others may be owed its own turn first, of K + L starts.
+            let weights: u64 = self.spec.rules.iter().map(|rule| rule.weight).sum();
+            if *passed > weights * (allowance.max(1) + lanes as u64) {
                 return Err(format!("{queue:?} let {passed} starts of its siblings pass, {allowance} allowed"));
             }
         }

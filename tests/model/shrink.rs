@@ -1,7 +1,7 @@
 //! Makes a history that goes wrong as small as it gets: fewer operations, plainer ones, fewer limits.
 
 use super::history::{Attempt, History, Op, Then};
-use super::spec::{Caps, Lane, Quota, Rule, Spec};
+use super::spec::{Caps, Cost, Lane, Quota, Rule, Shape, Spec};
 
 /// Histories tried before it is small enough.
 const TRIES: usize = 20_000;
@@ -66,7 +66,7 @@ fn plainer(op: &Op) -> Vec<Op> {
     with(&|entry| entry.claims_after = Some(0));
     with(&|entry| entry.not_before = None);
     with(&|entry| entry.deadline = None);
-    with(&|entry| entry.cost = 1);
+    with(&|entry| entry.cost = Cost::ONE);
     with(&|entry| {
         for attempt in &mut entry.attempts {
             attempt.lasts = 0;
@@ -87,6 +87,10 @@ fn specs(spec: &Spec) -> Vec<Spec> {
     };
     with(&|spec| spec.margin = 0);
     with(&|spec| spec.response = false);
+    with(&|spec| spec.fair_by_tokens = false);
+    for number in 0..spec.own.len() {
+        with(&|spec| drop(spec.own.remove(number)));
+    }
     with(&|spec| {
         spec.limits.clear();
         spec.rules.iter_mut().for_each(|rule| rule.under.clear());
@@ -156,5 +160,8 @@ const RULE: [Change<Rule>; 6] = [
 fn plain(quotas: &mut [Quota]) {
     for quota in quotas {
         (quota.margin, quota.response) = (None, None);
+        if !matches!(quota.shape, Shape::Day(_)) {
+            quota.shape = Shape::Window;
+        }
     }
 }

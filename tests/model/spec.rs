@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const DAY: u64 = 86_400_000 * MS;
 
 /// A rules file in numbers. All times are nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,12 @@ pub(crate) struct Spec {
     /// Named limits; their names are `n0`, `n1` and so on.
     pub(crate) limits: Vec<Caps>,
     pub(crate) lanes: Vec<Lane>,
+    /// What keys have under a rule in place of its `per_key`: `[keys]`.
+    pub(crate) own: Vec<((usize, u64), Vec<Quota>)>,
+    /// Turns are measured in tokens.
+    pub(crate) fair_by_tokens: bool,
+    /// Not in the file: what a clock on the wall shows at the beginning, since 1970.
+    pub(crate) wall: u64,
     /// Not in the file: how long a grant may be left unclaimed.
     pub(crate) lease: u64,
     /// Not in the file: the longest hold.
@@ -34,6 +41,52 @@ pub(crate) struct Quota {
     pub(crate) period: u64,
     pub(crate) margin: Option<u64>,
     pub(crate) response: Option<bool>,
+    pub(crate) shape: Shape,
+    /// It counts tokens instead of requests.
+    pub(crate) tokens: bool,
+}
+
+/// The kinds of quotas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Window,
+    Smooth,
+    /// A bucket that holds so many.
+    Bucket(u64),
+    /// From one midnight to the next; the period is a day.
+    Day(Zone),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    Utc,
+    Berlin,
+}
+
+impl Zone {
+    /// How much later it is there than in UTC, in a winter.
+    pub(crate) const fn ahead(self) -> u64 {
+        match self {
+            Self::Utc => 0,
+            Self::Berlin => 3_600_000 * MS,
+        }
+    }
+}
+
+/// What a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) requests: u64,
+    pub(crate) tokens: u64,
+}
+
+impl Cost {
+    pub(crate) const ONE: Self = Self { requests: 1, tokens: 0 };
+
+    /// It is one request and nothing else.
+    pub(crate) fn is_plain(self) -> bool {
+        self == Self::ONE
+    }
 }
 
 /// A rule; its name is `r` and its number.
@@ -110,8 +163,19 @@ impl Default for Lane {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens = if self.tokens { " tokens" } else { "" };
+        match self.shape {
+            Shape::Day(Zone::Utc) => return write!(f, "'{}/day UTC{tokens}'", self.count),
+            Shape::Day(Zone::Berlin) => return write!(f, "'{}/day Europe/Berlin{tokens}'", self.count),
+            Shape::Window | Shape::Smooth | Shape::Bucket(_) => {}
+        }
         if self.margin.is_none() && self.response.is_none() {
-            return write!(f, "'{}/{}ns'", self.count, self.period);
+            let shape = match self.shape {
+                Shape::Smooth => " smooth".to_owned(),
+                Shape::Bucket(burst) => format!(" burst {burst}"),
+                Shape::Window | Shape::Day(_) => String::new(),
+            };
+            return write!(f, "'{}/{}ns{tokens}{shape}'", self.count, self.period);
         }
         write!(f, "{{ count = {}, per = '{}ns'", self.count, self.period)?;
         if let Some(margin) = self.margin {
@@ -119,6 +183,12 @@ impl fmt::Display for Quota {
         }
         if let Some(response) = self.response {
             write!(f, ", count_from = '{}'", if response { "response" } else { "start" })?;
+        }
+        if self.tokens {
+            f.write_str(", unit = 'tokens'")?;
+        }
+        if self.shape == Shape::Smooth {
+            f.write_str(", kind = 'smooth'")?;
         }
         f.write_str(" }")
     }
@@ -154,6 +224,25 @@ impl Caps {
     }
 }
 
+impl Spec {
+    /// All quotas that stand anywhere.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        let caps = std::iter::once(&self.caps).chain(&self.limits).chain(self.rules.iter().map(|rule| &rule.caps));
+        let lanes = self.lanes.iter().flat_map(|lane| &lane.overall);
+        let own = self.own.iter().flat_map(|(_, quotas)| quotas);
+        caps.flat_map(|caps| caps.overall.iter().chain(&caps.per_key)).chain(lanes).chain(own)
+    }
+
+    pub(crate) fn counts_tokens(&self) -> bool {
+        self.fair_by_tokens || self.quotas().any(|quota| quota.tokens)
+    }
+
+    /// The quotas that a key has of its own under a rule.
+    pub(crate) fn own(&self, rule: usize, key: u64) -> Option<&Vec<Quota>> {
+        self.own.iter().find(|(of, _)| *of == (rule, key)).map(|(_, quotas)| quotas)
+    }
+}
+
 impl fmt::Display for Spec {
     /// A rules file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,6 +252,12 @@ impl fmt::Display for Spec {
         }
         if self.response {
             writeln!(text, "count_from = 'response'")?;
+        }
+        if self.counts_tokens() {
+            text.push_str("units = ['tokens']\n");
+        }
+        if self.fair_by_tokens {
+            text.push_str("fair_by = 'tokens'\n");
         }
         self.caps.write(&mut text);
         for (number, rule) in self.rules.iter().enumerate() {
@@ -175,7 +270,13 @@ impl fmt::Display for Spec {
         for (position, lane) in self.lanes.iter().enumerate() {
             lane.write(position, &mut text);
         }
-        writeln!(text, "# lease {} ms, max_hold {} ms", self.lease / MS, self.max_hold / MS)?;
+        if !self.own.is_empty() {
+            text.push_str("[keys]\n");
+        }
+        for ((rule, key), own) in &self.own {
+            quotas(&mut text, &format!("{key}.r{rule}"), own);
+        }
+        writeln!(text, "# lease {} ms, max_hold {} ms, wall {} ns", self.lease / MS, self.max_hold / MS, self.wall)?;
         f.write_str(&text)
     }
 }

@@ -14,7 +14,7 @@ use super::worlds::{TICK, World};
 use crate::model::books::{Books, Stage};
 use crate::model::history::{Attempt, Entry, History, Op, Target, Then};
 use crate::model::owner::{Owner, loaded};
-use crate::model::spec::MS;
+use crate::model::spec::{Cost, MS};
 
 /// An attempt that nobody ends earlier ends then: long after the last operation.
 const LONG: u64 = 1_000 * MS;
@@ -120,12 +120,12 @@ fn key_of(op: &Op) -> Option<u64> {
     }
 }
 
-fn entry(world: &World, label: u32, rule: usize, key: u64, cost: u64) -> Entry {
+fn entry(world: &World, label: u32, rule: usize, key: u64, requests: u64) -> Entry {
     Entry {
         label,
         rule,
         key,
-        cost,
+        cost: Cost { requests, tokens: 0 },
         not_before: None,
         deadline: world.max_wait,
         at_once: !world.polls_late,

@@ -1,7 +1,7 @@
 //! The worlds: two rules in two lanes, two keys, limits of one to three starts.
 
 use crate::model::history::{Scope, Then};
-use crate::model::spec::{Caps, Lane, MS, Pace, Quota, Rule, Spec};
+use crate::model::spec::{Caps, Lane, MS, Pace, Quota, Rule, Shape, Spec};
 
 /// What time goes on by.
 pub(crate) const TICK: u64 = 10 * MS;
@@ -26,7 +26,14 @@ const BACK_OFF: Then = Then::BackOff { after: TICK, deadline: None };
 
 /// `per_key` one in a tick, `overall` two in three ticks, and a lower lane that one grant may go past.
 fn two_windows() -> Spec {
-    let quota = |count, ticks: u64| Quota { count, period: ticks * TICK, margin: None, response: None };
+    let quota = |count, ticks: u64| Quota {
+        count,
+        period: ticks * TICK,
+        margin: None,
+        response: None,
+        shape: Shape::Window,
+        tokens: false,
+    };
     let lane = Lane { pace: Some(Pace::Off), ..Lane::default() };
     Spec {
         caps: Caps { overall: vec![quota(2, 3)], per_key: vec![quota(1, 1)], ..Caps::default() },

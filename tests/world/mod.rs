@@ -2,11 +2,12 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use request_balancer::Rules;
 use request_balancer::engine::{
     Claim, Enter, Entry, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Target, Turned,
 };
+use request_balancer::{Rules, Start, verify};
 
 /// What happens when a request is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub(crate) struct Asked {
     pub(crate) manner: Manner,
     /// Starts in milliseconds, one per attempt.
     pub(crate) starts: Vec<u64>,
+    /// What a line of the log says of it, and which line is that of the attempt that runs.
+    line: Start,
+    runs: Option<usize>,
 }
 
 pub(crate) struct World {
@@ -37,7 +41,20 @@ pub(crate) struct World {
     /// Numbers of requests, in order of start.
     pub(crate) order: Vec<usize>,
     pub(crate) turns: usize,
+    /// In the end the checker is asked whether all starts kept to the rules. Not where a test changes them.
+    pub(crate) judged: bool,
     keys: BTreeMap<u64, KeyId>,
+    rules: Rules,
+    log: Vec<Start>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.judged && !std::thread::panicking() {
+            let breaches = verify(&self.rules, &self.log);
+            assert!(breaches.is_empty(), "{}", breaches[0]);
+        }
+    }
 }
 
 pub(crate) const fn ms(millis: u64) -> Instant {
@@ -53,7 +70,10 @@ impl World {
             asked: Vec::new(),
             order: Vec::new(),
             turns: 0,
+            judged: true,
             keys: BTreeMap::new(),
+            rules,
+            log: Vec::new(),
         }
     }
 
@@ -83,7 +103,7 @@ impl World {
             }
             entered => entered.expect("room in line"),
         };
-        self.remember(id, rule, key, manner)
+        self.remember(id, rule, key, manner, entry)
     }
 
     pub(crate) fn enqueue_many(&mut self, rule: &str, key: u64, count: usize) -> Vec<usize> {
@@ -106,13 +126,13 @@ impl World {
         };
         match entered {
             Enter::Started(id) => {
-                let number = self.remember(id, rule, key, manner);
+                let number = self.remember(id, rule, key, manner, entry);
                 self.started(number);
                 self.wake();
                 number
             }
             Enter::Waiting(id) => {
-                let number = self.remember(id, rule, key, manner);
+                let number = self.remember(id, rule, key, manner, entry);
                 self.wake();
                 number
             }
@@ -132,11 +152,13 @@ impl World {
     }
 
     pub(crate) fn finish(&mut self, number: usize) {
+        self.ended(number);
         self.scheduler.finish(self.now, self.asked[number].id);
         self.wake();
     }
 
     pub(crate) fn withdraw(&mut self, number: usize) {
+        self.ended(number);
         self.scheduler.withdraw(self.now, self.asked[number].id);
         self.wake();
     }
@@ -151,6 +173,7 @@ impl World {
         let until = self.now.saturating_add(Nanos::from_millis(millis));
         let deadline = max_wait.map(|millis| self.now.saturating_add(Nanos::from_millis(millis)));
         let id = self.asked[number].id;
+        self.ended(number);
         assert!(self.scheduler.retry(self.now, id, scope, until, deadline));
         assert_eq!(self.scheduler.set_waker(id, number), None);
         self.wake();
@@ -159,6 +182,7 @@ impl World {
     pub(crate) fn back_off(&mut self, number: usize, millis: u64) {
         let until = self.now.saturating_add(Nanos::from_millis(millis));
         let id = self.asked[number].id;
+        self.ended(number);
         assert!(self.scheduler.back_off(self.now, id, until, None));
         assert_eq!(self.scheduler.set_waker(id, number), None);
         self.wake();
@@ -206,9 +230,13 @@ impl World {
         self.scheduler.snapshot(self.now).keys
     }
 
-    fn remember(&mut self, id: RequestId, rule: RuleId, key: u64, manner: Manner) -> usize {
+    fn remember(&mut self, id: RequestId, rule: RuleId, key: u64, manner: Manner, entry: Entry<'_>) -> usize {
         let number = self.asked.len();
-        self.asked.push(Asked { id, rule, key, manner, starts: Vec::new() });
+        let name = &*self.scheduler.plan().rules[usize::from(rule.0)].name;
+        let line = Start::new(Duration::ZERO, name, key).cost(entry.cost);
+        let units = self.rules.units().zip(entry.units);
+        let line = units.fold(line, |line, (unit, &cost)| line.units(unit, cost));
+        self.asked.push(Asked { id, rule, key, manner, starts: Vec::new(), line, runs: None });
         let _running = self.scheduler.set_waker(id, number);
         number
     }
@@ -217,8 +245,19 @@ impl World {
         let nanos = self.now.as_nanos();
         self.asked[number].starts.push(nanos / 1_000_000);
         self.order.push(number);
+        let mut line = self.asked[number].line.clone();
+        line.at = Duration::from_nanos(nanos);
+        self.asked[number].runs = Some(self.log.len());
+        self.log.push(line);
         if self.asked[number].manner == Manner::Prompt {
+            self.ended(number);
             self.scheduler.finish(self.now, self.asked[number].id);
+        }
+    }
+
+    fn ended(&mut self, number: usize) {
+        if let Some(line) = self.asked[number].runs.take() {
+            self.log[line].end = Some(Duration::from_nanos(self.now.as_nanos()));
         }
     }
 

@@ -1,16 +1,22 @@
-//! The program `request-balancer`: what a rules file says, whether a log keeps to it, and what would happen under it.
+//! The program `request-balancer`: what a rules file says, whether a log keeps to it or makes the next start wait, and what
+//! would happen under it.
 //!
 //! Exit status: 0 all is well, 1 something was found, 2 it was called in a wrong way.
 
+mod chart;
 mod check;
 mod excerpt;
+mod explain;
+mod log;
 mod plan;
+mod progress;
 mod simulate;
 mod verify;
 mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use request_balancer::sim::Policy;
@@ -38,9 +44,33 @@ enum Command {
     Verify {
         /// The rules file.
         rules: PathBuf,
-        /// CSV with a first line that names its columns: `at` in seconds, `rule`, `key`, and if it is there `cost`, and
-        /// `end` in seconds.
+        /// CSV with a first line that names its columns: `at` in seconds, `rule`, `key`, and if they are there `cost`, the
+        /// `end` of the attempt in seconds, a column for each declared unit, and `again`.
         starts: PathBuf,
+    },
+    /// Say limit by limit what makes the next start wait, and until when. Exit status 0 if it may start at once.
+    Explain {
+        /// The rules file.
+        rules: PathBuf,
+        /// The rule under which it is to start.
+        #[arg(long)]
+        rule: String,
+        /// Its key.
+        #[arg(long)]
+        key: String,
+        /// What started before: CSV as `verify` reads it. In the column `again` stands from when on the server wants to
+        /// hear of somebody whom it refused, in seconds.
+        #[arg(long)]
+        history: Option<PathBuf>,
+        /// When it is asked, in seconds of the history. Default: at the last start there.
+        #[arg(long, value_parser = instant)]
+        at: Option<Duration>,
+        /// What it costs in requests.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        cost: u32,
+        /// What it costs in a declared unit, such as `tokens=900`; may be given several times.
+        #[arg(long = "units", value_name = "UNIT=COST", value_parser = unit)]
+        units: Vec<(String, u32)>,
     },
     /// Say how long a broadcast takes, and what calls of more urgent rules wait meanwhile.
     Plan {
@@ -61,9 +91,15 @@ enum Command {
         /// scenario is meant for.
         #[arg(long = "policy", value_parser = policies)]
         policies: Vec<Policies>,
+        /// Run it with this seed alone, instead of with those of the scenario.
+        #[arg(long)]
+        seed: Option<u64>,
         /// Write a log of all starts to this file, as `verify` reads it: of the first policy, variant and seed.
         #[arg(long)]
         csv: Option<PathBuf>,
+        /// Draw the same run to this file: starts of each lane, waits, keys, and how full limits are, as SVG.
+        #[arg(long)]
+        svg: Option<PathBuf>,
     },
 }
 
@@ -75,6 +111,15 @@ enum Policies {
 
 fn policies(name: &str) -> Result<Policies, request_balancer::sim::UnknownPolicy> {
     if name == "all" { Ok(Policies::All) } else { name.parse().map(Policies::One) }
+}
+
+fn instant(text: &str) -> Result<Duration, &'static str> {
+    log::seconds(text).ok_or("seconds with up to nine decimals, such as `12.5`")
+}
+
+fn unit(text: &str) -> Result<(String, u32), &'static str> {
+    let (unit, cost) = text.split_once('=').ok_or("a unit and a whole number, such as `tokens=900`")?;
+    Ok((unit.to_owned(), cost.parse().map_err(|_| "a whole number after the `=`")?))
 }
 
 /// What a command came to.
@@ -90,7 +135,14 @@ fn main() -> ExitCode {
         Command::Check { files } => check::run(&files, json),
         Command::Verify { rules, starts } => verify::run(&rules, &starts, json),
         Command::Plan { rules, rule, keys } => plan::run(&rules, &rule, keys, json),
-        Command::Simulate { scenario, policies, csv } => simulate::run(&scenario, &policies, csv.as_deref(), json),
+        Command::Explain { rules, rule, key, history, at, cost, units } => {
+            let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at };
+            explain::run(&rules, &asked, history.as_deref(), json)
+        }
+        Command::Simulate { scenario, policies, seed, csv, svg } => {
+            let files = simulate::Files { csv: csv.as_deref(), svg: svg.as_deref() };
+            simulate::run(&scenario, &policies, seed, &files, json)
+        }
     };
     match outcome {
         Outcome::Fine => ExitCode::SUCCESS,

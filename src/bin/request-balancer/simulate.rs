@@ -1,23 +1,32 @@
 //! `simulate SCENARIO`: what a scenario shows, under one policy or several.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use request_balancer::Start;
-use request_balancer::sim::{Measure, Policy, Progress, Scenario, Value};
+use request_balancer::sim::{Measure, Policy, Record, Scenario, Value};
 use serde_json::{Value as Json, json};
 
 use crate::check::print_all;
-use crate::{Outcome, Policies};
+use crate::progress::Bar;
+use crate::{Outcome, Policies, chart, log};
 
-pub(crate) fn run(file: &Path, policies: &[Policies], csv: Option<&Path>, json: bool) -> Outcome {
+/// Where a run goes besides.
+pub(crate) struct Files<'a> {
+    pub(crate) csv: Option<&'a Path>,
+    pub(crate) svg: Option<&'a Path>,
+}
+
+pub(crate) fn run(file: &Path, policies: &[Policies], seed: Option<u64>, files: &Files<'_>, json: bool) -> Outcome {
     let scenario = match Scenario::from_file(file) {
         Ok(scenario) => scenario,
         Err(findings) => {
             print_all(file, &findings, json);
             return Outcome::Found;
         }
+    };
+    let scenario = match seed {
+        Some(seed) => scenario.with_seeds([seed]),
+        None => scenario,
     };
     let mut wanted: Vec<Policy> = Vec::new();
     for policies in policies {
@@ -29,10 +38,8 @@ pub(crate) fn run(file: &Path, policies: &[Policies], csv: Option<&Path>, json: 
     if wanted.is_empty() {
         wanted.push(Policy::Balancer);
     }
-    if let Some(csv) = csv
-        && let Err(error) = std::fs::write(csv, log(&scenario.starts(wanted[0])))
-    {
-        eprintln!("{}: {error}", csv.display());
+    if let Err(error) = files.write(&scenario, wanted[0]) {
+        eprintln!("{error}");
         return Outcome::Found;
     }
     let runs: Vec<Vec<Measure>> = wanted.iter().map(|&policy| measured(&scenario, policy)).collect();
@@ -46,31 +53,35 @@ pub(crate) fn run(file: &Path, policies: &[Policies], csv: Option<&Path>, json: 
     if own.into_iter().all(|measure| measure.met() != Some(false)) { Outcome::Fine } else { Outcome::Found }
 }
 
-/// A line for each start.
-fn log(starts: &[Start]) -> String {
-    let seconds = |at: Duration| format!("{}.{:09}", at.as_secs(), at.subsec_nanos());
-    let lines = starts.iter().map(|start| {
-        let Start { at, rule, key, cost, end, .. } = start;
-        format!("{},{rule},{key},{cost},{}\n", seconds(*at), end.map(seconds).unwrap_or_default())
-    });
-    std::iter::once("at,rule,key,cost,end\n".to_owned()).chain(lines).collect()
+impl Files<'_> {
+    /// Writes one run to the files that are wanted.
+    fn write(&self, scenario: &Scenario, policy: Policy) -> Result<(), String> {
+        if self.csv.is_none() && self.svg.is_none() {
+            return Ok(());
+        }
+        let bar = Bar::new(policy);
+        let record = scenario.record_with(policy, |progress| bar.show(progress));
+        drop(bar);
+        let write = |file: Option<&Path>, text: &dyn Fn() -> Result<String, String>| {
+            let Some(file) = file else { return Ok(()) };
+            let written = text().and_then(|text| std::fs::write(file, text).map_err(|error| error.to_string()));
+            written.map_err(|error| format!("{}: {error}", file.display()))
+        };
+        write(self.csv, &|| Ok(csv(&record)))?;
+        write(self.svg, &|| chart::svg(&record).map_err(|error| error.to_string()))
+    }
+}
+
+fn csv(record: &Record) -> String {
+    let units: Vec<&str> = record.rules().units().collect();
+    let starts: Vec<Start> = record.starts().iter().map(|started| started.start.clone()).collect();
+    log::written(&starts, &units)
 }
 
 /// Runs it, and shows how far it is where somebody looks.
 fn measured(scenario: &Scenario, policy: Policy) -> Vec<Measure> {
-    if !std::io::stderr().is_terminal() {
-        return scenario.run(policy);
-    }
-    let show = |progress: Progress| {
-        let Progress { now, started, calls, .. } = progress;
-        let secs = now.as_nanos() / 1_000_000_000;
-        eprint!("\r{policy}: {started} of {calls} calls started, {secs} s of virtual time ");
-        // Whoever does not see it misses nothing.
-        let _ = std::io::stderr().flush();
-    };
-    let measures = scenario.run_with(policy, show);
-    eprint!("\r\x1b[K");
-    measures
+    let bar = Bar::new(policy);
+    scenario.run_with(policy, |progress| bar.show(progress))
 }
 
 /// A line for each number, a column for each policy.

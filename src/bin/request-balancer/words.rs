@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use request_balancer::{CheckedRule, Quota, QuotaKind, Rules};
+use request_balancer::{CheckedRule, Quota, QuotaKind, Rules, Start, explain_log};
 
 /// A line for everything that the rules say.
 pub(crate) fn reading(rules: &Rules) -> Vec<String> {
@@ -33,6 +33,7 @@ pub(crate) fn reading(rules: &Rules) -> Vec<String> {
                 said.push(format!("not under what holds for {whose}"));
             }
         }
+        said.extend(wider(rules, rule.name()));
         if rule.weight() > 1 {
             said.push(format!("{} turns where others have one", rule.weight()));
         }
@@ -72,6 +73,18 @@ fn of_pool(rules: &Rules) -> Option<String> {
     said.extend(rules.endpoint_overall().iter().map(|quota| format!("each {}", of_quota(quota))));
     said.extend(rules.endpoint_concurrency().map(|most| format!("each at most {most} at a time")));
     Some(format!("pool: {}", said.join("; ")))
+}
+
+/// The limits of a rule that are neither its own nor the file's: those with names, and those of its lane.
+fn wider(rules: &Rules, rule: &str) -> Vec<String> {
+    let one = Start::new(Duration::ZERO, rule, "");
+    let one = rules.units().fold(one, |one, unit| one.units(unit, 1));
+    let limits = explain_log(rules, &[], &one).limits.into_iter();
+    let wider = limits.filter(|limit| limit.limit.starts_with("limits.") || limit.limit.starts_with("lanes."));
+    let mut wider: Vec<String> = wider.map(|limit| format!("under `{}` {}", limit.limit, limit.quota)).collect();
+    // An even spread is a window and a spacing, and one line of the file.
+    wider.dedup();
+    wider
 }
 
 fn of_quota(quota: &Quota) -> String {

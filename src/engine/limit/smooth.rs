@@ -56,11 +56,15 @@ impl Gcra {
             // The whole store is there again when the start before is paid for.
             Shape::Spaced if self.outstanding == 0 => spec.burst,
             Shape::Spaced => {
+                // A claim from here on counts from its own instant: only it decides then, and any instant named now would
+                // move on with time.
+                let is_fixed = self.word.due().is_some_and(|due| due > now.saturating_sub(Self::CATCH_UP));
                 let at = self.after(spec, now, self.outstanding.into());
-                // What catches up may be followed at once: then only the claim decides, and no instant.
-                return if at > now { Ask::Unclaimed(at) } else { Ask::Busy };
+                return if is_fixed && at > now { Ask::Unclaimed(at) } else { Ask::Busy };
             }
             Shape::Bucket if wanted <= u64::from(spec.burst) => wanted as u32,
+            // What is outstanding must be claimed first, and counts from then.
+            Shape::Bucket if self.word.due().is_none_or(|due| due <= now) && self.outstanding > 0 => return Ask::Busy,
             Shape::Bucket => return Ask::Unclaimed(self.after(spec, now, wanted - u64::from(spec.burst))),
         };
         match self.word.check(spec, now, cells, Commit::No) {
@@ -336,12 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_only_a_claim_changes_names_no_instant_that_is_past() {
+    fn an_answer_that_only_a_claim_changes_names_no_instant_that_is_past_or_moves() {
         let spec = Spec { interval: Nanos::from_millis(1), burst: 4, shape: Shape::Spaced };
         let mut gcra = Gcra::default();
         gcra.grant(1);
-        assert_eq!(gcra.ask(spec, at(5), 1), Ask::Unclaimed(at(6)));
+        assert_eq!(gcra.ask(spec, at(5), 1), Ask::Busy);
         gcra.claim(spec, at(5), 1);
+        gcra.grant(1);
+        assert_eq!(gcra.ask(spec, at(6), 1), Ask::Unclaimed(at(7)));
+        gcra.refund(1);
         gcra.grant(1);
         assert_eq!(gcra.ask(spec, at(7), 1), Ask::Busy);
         gcra.claim(spec, at(7), 1);
@@ -368,12 +375,14 @@ mod tests {
         let spec = Spec { interval: Nanos::from_millis(100), burst: 1, shape: Shape::Bucket };
         let mut gcra = Gcra::default();
         gcra.grant(1);
-        assert_eq!(gcra.ask(spec, at(99), 1), Ask::Unclaimed(at(199)));
+        assert_eq!(gcra.ask(spec, at(99), 1), Ask::Busy);
         gcra.refund(1);
         assert_eq!(gcra.ask(spec, at(99), 1), Ask::Room);
         gcra.grant(1);
         gcra.claim(spec, at(99), 1);
         assert_eq!(gcra.ask(spec, at(100), 1), Ask::At(at(199)));
+        gcra.grant(1);
+        assert_eq!(gcra.ask(spec, at(100), 1), Ask::Unclaimed(at(299)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Run;
 use crate::engine::{Instant, LimitSpec, Nanos, Plan};
+use crate::sim::cost::Cost;
 use crate::sim::measure::Value;
 use crate::sim::meter::{self, Meter, Room};
 
@@ -14,7 +15,7 @@ struct Alone {
 }
 
 /// Calls in order of arrival through limits, each as early as it can.
-fn alone(specs: &[&LimitSpec], calls: impl Iterator<Item = (Instant, u32)>, end: Instant) -> Alone {
+fn alone(specs: &[&LimitSpec], calls: impl Iterator<Item = (Instant, Cost)>, end: Instant) -> Alone {
     let mut meters: Vec<_> = specs.iter().map(|spec| Meter::new(spec)).collect();
     let mut alone = Alone { by_end: 0, last: Instant::ZERO };
     for (at, cost) in calls {
@@ -27,7 +28,7 @@ fn alone(specs: &[&LimitSpec], calls: impl Iterator<Item = (Instant, u32)>, end:
         }
         alone.last = at;
         if at < end {
-            alone.by_end += u64::from(cost);
+            alone.by_end += u64::from(cost.requests);
         }
     }
     alone
@@ -43,7 +44,7 @@ fn bounds(run: &Run<'_>) -> (u64, Instant) {
     order.sort_by_key(|&index| run.log.calls[index as usize].at);
     let withdrawn: Vec<u32> = run.log.withdrawn.iter().map(|&(call, _)| call).collect();
     order.retain(|index| withdrawn.binary_search(index).is_err());
-    let mut queues: BTreeMap<(u16, u32), Vec<(Instant, u32)>> = BTreeMap::new();
+    let mut queues: BTreeMap<(u16, u32), Vec<(Instant, Cost)>> = BTreeMap::new();
     for &index in &order {
         let call = run.log.calls[index as usize];
         queues.entry((run.rule(index), call.key)).or_default().push((call.at, call.cost));
@@ -72,7 +73,7 @@ fn shared_by_all<'p>(run: &Run<'_>, plan: &'p Plan) -> Vec<&'p LimitSpec> {
 /// What started by the end of the run, of the most that any schedule could have started by then.
 pub(super) fn utilisation(run: &Run<'_>) -> Option<Value> {
     let (most, _) = bounds(run);
-    let started = run.log.starts.iter().map(|start| u64::from(run.log.calls[start.call as usize].cost)).sum();
+    let started = run.log.starts.iter().map(|start| u64::from(run.log.calls[start.call as usize].cost.requests)).sum();
     (most > 0).then(|| Value::ratio(started, most))
 }
 

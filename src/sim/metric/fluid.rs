@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Run;
-use crate::engine::{Instant, LimitKind, LimitSpec, Nanos};
+use crate::engine::{Charge, Instant, LimitKind, LimitSpec, Nanos};
 use crate::sim::measure::{Value, WHOLE};
 
 /// Billionths of a request.
@@ -35,11 +35,12 @@ struct Fluid {
     rates: Vec<u128>,
 }
 
-fn rate(specs: impl Iterator<Item = LimitKind>) -> Option<u128> {
+/// The lowest rate of limits, those left out that count something else than turns do.
+fn rate<'s>(specs: impl Iterator<Item = &'s LimitSpec>, fair_by: Charge) -> Option<u128> {
     let per_second = |count: u32, period: Nanos| {
         (!period.is_zero()).then(|| u128::from(count) * REQUEST * 1_000_000_000 / u128::from(period.get()))
     };
-    let rates = specs.filter_map(|kind| match kind {
+    let rates = specs.filter(|spec| spec.charge == fair_by).filter_map(|spec| match spec.kind {
         LimitKind::Window { count, period, .. } => per_second(count, period),
         LimitKind::Spaced { interval, .. } | LimitKind::Bucket { interval, .. } => per_second(1, interval),
         LimitKind::Calendar { count, .. } => per_second(count, Nanos::from_secs(86_400)),
@@ -51,19 +52,18 @@ impl Fluid {
     /// `None`: nothing limits all together, so there are no shares.
     fn new(run: &Run<'_>) -> Option<Self> {
         let plan = run.setup.rules.plan();
-        let kind = |spec: &LimitSpec| spec.kind;
         let shared = |rule: u16| {
             let bound = plan.rules[usize::from(rule)].shared.iter();
-            bound.map(|bound| kind(&plan.shared_limits[bound.limit])).collect::<Vec<_>>()
+            bound.map(|bound| &plan.shared_limits[bound.limit]).collect::<Vec<_>>()
         };
-        let all = rate(run.setup.traffic.iter().flat_map(|traffic| shared(traffic.rule.0)))?;
+        let all = rate(run.setup.traffic.iter().flat_map(|traffic| shared(traffic.rule.0)), plan.fair_by)?;
         let mut known: BTreeMap<(u128, Option<u128>), usize> = BTreeMap::new();
         let mut classes = Vec::new();
         let queues = &run.ready().queues;
         let of_queue = queues.iter().map(|&(rule, _)| {
             let rule = &plan.rules[usize::from(rule)];
-            let key = rule.key.iter().map(|bound| kind(&plan.key_limits[bound.limit]));
-            let (weight, most) = (u128::from(rule.weight), rate(rule.own.iter().map(kind).chain(key)));
+            let key = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
+            let (weight, most) = (u128::from(rule.weight), rate(rule.own.iter().chain(key), plan.fair_by));
             *known.entry((weight, most)).or_insert_with(|| {
                 classes.push(Class { weight, most, service: 0, active: BTreeSet::new() });
                 classes.len() - 1
@@ -179,7 +179,7 @@ pub(super) fn lag(run: &Run<'_>) -> Option<(Value, Value)> {
     for (at, start, call) in events(run) {
         fluid.advance(at);
         let queue = ready.queue_of(call);
-        let cost = run.log.calls[call as usize].cost;
+        let cost = run.turn(call);
         if start.is_none() {
             fluid.arrive(queue, cost);
             continue;
@@ -204,7 +204,7 @@ pub(super) fn max_min_distance(run: &Run<'_>) -> Option<Value> {
     for (at, start, call) in events(run) {
         fluid.advance(at);
         let queue = ready.queue_of(call);
-        let cost = run.log.calls[call as usize].cost;
+        let cost = run.turn(call);
         match start {
             None => fluid.arrive(queue, cost),
             Some(_) => served[queue as usize] += Work::from(cost) * REQUEST,
@@ -230,7 +230,7 @@ pub(super) fn makespan(run: &Run<'_>) -> Option<Value> {
     for (at, start, call) in events(run) {
         if start.is_none() {
             fluid.advance(at);
-            fluid.arrive(ready.queue_of(call), run.log.calls[call as usize].cost);
+            fluid.arrive(ready.queue_of(call), run.turn(call));
         }
     }
     fluid.advance(Instant::NEVER);

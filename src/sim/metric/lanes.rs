@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Of, Run};
 use crate::engine::{Instant, Nanos};
+use crate::sim::cost::Cost;
 use crate::sim::measure::Value;
 use crate::sim::meter::Room;
 use crate::sim::policy::Limiters;
@@ -111,7 +112,7 @@ pub(super) fn idle_while_ready(run: &Run<'_>) -> Option<Value> {
                 ends += 1;
             }
             let since = if was_ready { Some(before) } else { active.next(rule).map(|at| at.max(before)) };
-            if let (Some(since), Room::At(opens)) = (since, limiters.shared_room(before, rule as u16, 1)) {
+            if let (Some(since), Room::At(opens)) = (since, limiters.shared_room(before, rule as u16, Cost::ONE)) {
                 idle = idle.saturating_add(start.at.since(since.max(opens)));
             }
             active.count(rule, start.at);

@@ -14,7 +14,7 @@ use self::ready::Ready;
 use super::measure::{Value, WHOLE};
 use super::setup::Setup;
 use super::world::{Log, Start};
-use crate::engine::{Instant, Nanos};
+use crate::engine::{Charge, Instant, Nanos};
 
 /// A metric with everything that it needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +237,8 @@ impl Metric {
 pub(crate) struct Run<'r> {
     pub(crate) setup: &'r Setup,
     pub(crate) log: &'r Log,
+    /// What turns are measured in.
+    fair_by: Charge,
     ready: OnceCell<Ready>,
     /// Runs the scenario again without the traffic of lanes below that of some traffic.
     pub(crate) without_below: &'r dyn Fn(u16) -> (Setup, Log),
@@ -244,7 +246,7 @@ pub(crate) struct Run<'r> {
 
 impl<'r> Run<'r> {
     pub(crate) fn new(setup: &'r Setup, log: &'r Log, without_below: &'r dyn Fn(u16) -> (Setup, Log)) -> Self {
-        Self { setup, log, ready: OnceCell::new(), without_below }
+        Self { setup, log, fair_by: setup.rules.plan().fair_by, ready: OnceCell::new(), without_below }
     }
 
     fn ready(&self) -> &Ready {
@@ -253,6 +255,11 @@ impl<'r> Run<'r> {
 
     fn traffic(&self, start: &Start) -> u16 {
         self.log.calls[start.call as usize].traffic
+    }
+
+    /// What a call takes of a turn.
+    fn turn(&self, call: u32) -> u32 {
+        self.log.calls[call as usize].cost.of_turn(self.fair_by)
     }
 
     fn rule(&self, call: u32) -> u16 {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{Clock, Run};
-use crate::engine::{Instant, Nanos};
+use crate::engine::{Charge, Instant, Nanos};
 use crate::rules::{CountFrom, Level, QuotaKind};
 use crate::sim::measure::Value;
 
-/// Of all windows of the rules, or of those at one place in the file. What starts sums up to is the cost; buckets and
+/// Of all windows of the rules, or of those at one place in the file. What starts sums up to is the cost in the limit's unit; buckets and
 /// calendar days are not windows.
 pub(super) fn most(run: &Run<'_>, limit: Option<&str>, clock: Clock) -> Option<Value> {
     let rules = &run.setup.rules;
@@ -17,7 +17,7 @@ pub(super) fn most(run: &Run<'_>, limit: Option<&str>, clock: Clock) -> Option<V
             if limit.is_some_and(|limit| limit != level.path(field)) {
                 continue;
             }
-            for quota in quotas.iter().filter(|quota| quota.own_unit().is_none()) {
+            for quota in quotas {
                 if !matches!(quota.kind(), QuotaKind::Window | QuotaKind::Smooth) {
                     continue;
                 }
@@ -27,7 +27,9 @@ pub(super) fn most(run: &Run<'_>, limit: Option<&str>, clock: Clock) -> Option<V
                     (Clock::Starts, CountFrom::Response) | (Clock::Server, _) => Duration::ZERO,
                 };
                 let period = quota.period().saturating_add(margin).into();
-                let fullest = fullest(run, level, each_key, period, clock);
+                let charge = quota.own_unit().map_or(Some(Charge::Requests), |unit| rules.unit(unit));
+                let Some(charge) = charge else { continue };
+                let fullest = fullest(run, level, each_key, charge, period, clock);
                 most = most.max(Some(fullest.saturating_sub(quota.count().into())));
             }
         }
@@ -36,7 +38,7 @@ pub(super) fn most(run: &Run<'_>, limit: Option<&str>, clock: Clock) -> Option<V
 }
 
 /// The most that starts, or arrives at the server, in any half-open interval of a length.
-fn fullest(run: &Run<'_>, level: Level<'_>, each_key: bool, period: Nanos, clock: Clock) -> u64 {
+fn fullest(run: &Run<'_>, level: Level<'_>, each_key: bool, charge: Charge, period: Nanos, clock: Clock) -> u64 {
     let rules: Vec<_> = run.setup.rules.iter().collect();
     let binds: Vec<bool> =
         rules.iter().map(|rule| if each_key { level.binds_per_key(rule) } else { level.binds_overall(rule) }).collect();
@@ -51,7 +53,7 @@ fn fullest(run: &Run<'_>, level: Level<'_>, each_key: bool, period: Nanos, clock
                 Clock::Starts => start.at,
                 Clock::Server => start.arrived,
             };
-            (if each_key { call.key } else { 0 }, at, call.cost)
+            (if each_key { call.key } else { 0 }, at, call.cost.of(charge))
         })
         .filter(|&(_, at, _)| at != Instant::NEVER)
         .collect();

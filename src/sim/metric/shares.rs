@@ -17,7 +17,7 @@ fn got(run: &Run<'_>, window: Window) -> Vec<(u64, u64)> {
     for (index, call) in (0_u32..).zip(&log.calls) {
         let waits = call.at <= from && log.first[index as usize] >= from && withdrawn.binary_search(&index).is_err();
         if waits && meant(call.traffic) {
-            *line.entry((run.rule(index), call.key)).or_default() += u64::from(call.cost);
+            *line.entry((run.rule(index), call.key)).or_default() += u64::from(run.turn(index));
         }
     }
     let plan = run.setup.rules.plan();
@@ -31,7 +31,7 @@ fn got(run: &Run<'_>, window: Window) -> Vec<(u64, u64)> {
     for start in in_window.take(usize::try_from(starts).unwrap_or(usize::MAX)) {
         let call = log.calls[start.call as usize];
         if let Some(served) = served.get_mut(&(run.rule(start.call), call.key)) {
-            *served += u64::from(call.cost);
+            *served += u64::from(run.turn(start.call));
         }
     }
     let lasting = served.into_iter().filter(|(queue, served)| line.get(queue).is_some_and(|line| line > served));
@@ -88,7 +88,7 @@ pub(super) fn pair_gap(run: &Run<'_>, of: Of) -> Option<Value> {
     let mut widest = 0;
     for (index, start) in (0_u32..).zip(&run.log.starts) {
         let Some(&one) = seats.get(&ready.queue_of(start.call)) else { continue };
-        let cost = i64::from(run.log.calls[start.call as usize].cost) * WHOLE as i64 / weights[one];
+        let cost = i64::from(run.turn(start.call)) * WHOLE as i64 / weights[one];
         for other in (0..seats.len()).filter(|&other| other != one) {
             let since = [one, other].map(|seat| {
                 let of_seat = &stretches[seat];

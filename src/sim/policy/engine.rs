@@ -111,7 +111,7 @@ impl Balancing for Engine {
     fn arrive(&mut self, now: Instant, index: u32, call: &Call, alone: bool) {
         let rule = self.rules[usize::from(call.traffic)];
         let deadline = self.scheduler.plan().rules[usize::from(rule.0)].max_wait.map(|wait| now.saturating_add(wait));
-        let entry = Entry { cost: call.cost, deadline, ..Entry::default() };
+        let entry = Entry { cost: call.cost.requests, units: call.cost.units(), deadline, ..Entry::default() };
         if self.requests.len() <= index as usize {
             self.requests.resize(index as usize + 1, None);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::{Instant, Plan};
+use crate::sim::cost::Cost;
 use crate::sim::meter::{self, Meter, Room};
 
 /// All meters, made as keys come.
@@ -21,7 +22,7 @@ impl Limiters {
     }
 
     /// When the limits of a key under a rule have room.
-    pub(crate) fn key_room(&mut self, now: Instant, rule: u16, key: u32, cost: u32) -> Room {
+    pub(crate) fn key_room(&mut self, now: Instant, rule: u16, key: u32, cost: Cost) -> Room {
         let Self { plan, keys, own, .. } = self;
         let rules = &plan.rules[usize::from(rule)];
         let own = own.entry((rule, key)).or_insert_with(|| Meter::all(&rules.own));
@@ -35,18 +36,18 @@ impl Limiters {
     }
 
     /// When the limits that a rule shares with others have room.
-    pub(crate) fn shared_room(&mut self, now: Instant, rule: u16, cost: u32) -> Room {
+    pub(crate) fn shared_room(&mut self, now: Instant, rule: u16, cost: Cost) -> Room {
         let rule = &self.plan.rules[usize::from(rule)];
         rule.shared.iter().map(|bound| self.shared[bound.limit].room(now, cost)).max().unwrap_or(Room::At(now))
     }
 
     /// An attempt begins.
-    pub(crate) fn start(&mut self, now: Instant, rule: u16, key: u32, cost: u32) {
+    pub(crate) fn start(&mut self, now: Instant, rule: u16, key: u32, cost: Cost) {
         self.each(rule, key, |meter| meter.start(now, cost));
     }
 
     /// It ends.
-    pub(crate) fn end(&mut self, now: Instant, rule: u16, key: u32, cost: u32) {
+    pub(crate) fn end(&mut self, now: Instant, rule: u16, key: u32, cost: Cost) {
         self.each(rule, key, |meter| meter.end(now, cost));
     }
 

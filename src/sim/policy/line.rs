@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::Balancing;
 use super::limiters::Limiters;
 use crate::engine::{Instant, Nanos};
+use crate::sim::cost::Cost;
 use crate::sim::meter::Room;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
@@ -46,7 +47,7 @@ pub(crate) struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     key: u32,
-    cost: u32,
+    cost: Cost,
     rule: u16,
     /// `None`: it runs, or waits for its time after a refusal.
     place: Option<Place>,
@@ -155,7 +156,7 @@ impl Balancing for Line {
             let Some((place, key, rule)) = first else { break };
             let id = (rule, key);
             let Some(&index) = self.queues.get(&id).and_then(|queue| queue.get(&place)) else { break };
-            let cost = self.calls.get(&index).map_or(1, |call| call.cost);
+            let cost = self.calls.get(&index).map_or(Cost::ONE, |call| call.cost);
             let own = self.limiters.key_room(now, rule, key, cost);
             let shared = self.limiters.shared_room(now, rule, cost);
             if head_only {

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use super::Balancing;
-use crate::engine::{Instant, LimitKind, LimitSpec, Nanos, Plan};
+use crate::engine::{Charge, Instant, LimitKind, LimitSpec, Nanos, Plan};
+use crate::sim::cost::Cost;
 use crate::sim::random::Random;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
@@ -23,6 +24,7 @@ enum Which {
 
 #[derive(Debug)]
 struct Bucket {
+    charge: Charge,
     interval: Nanos,
     burst: u32,
     /// When it is full again: GCRA's theoretical arrival time.
@@ -46,7 +48,7 @@ pub(crate) struct Waiters {
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     key: u32,
-    cost: u32,
+    cost: Cost,
     rule: u16,
     /// How many limiters it is past.
     past: usize,
@@ -115,7 +117,7 @@ impl Waiters {
             }
             let drawn = self.random.below(bucket.waiting.len() as u64) as usize;
             let index = bucket.waiting[drawn];
-            let cost = self.calls.get(&index).map_or(1, |asking| asking.cost);
+            let cost = self.calls.get(&index).map_or(Cost::ONE, |asking| asking.cost);
             if !bucket.take(now, cost) {
                 let at = bucket.opens(cost);
                 self.wakes.push(Reverse((at, which)));
@@ -138,18 +140,20 @@ impl Bucket {
             LimitKind::Bucket { interval, burst } => (interval, burst),
             LimitKind::Calendar { count, .. } => (Nanos::from_secs(86_400 / u64::from(count.max(1))), count),
         };
-        Some(Self { interval, burst, full: Instant::ZERO, waiting: Vec::new() })
+        Some(Self { charge: spec.charge, interval, burst, full: Instant::ZERO, waiting: Vec::new() })
     }
 
-    fn opens(&self, cost: u32) -> Instant {
+    fn opens(&self, cost: Cost) -> Instant {
+        let cost = cost.of(self.charge);
         self.full.saturating_sub(self.interval.saturating_mul(u64::from(self.burst.saturating_sub(cost))))
     }
 
-    fn take(&mut self, now: Instant, cost: u32) -> bool {
-        if self.opens(cost) > now {
+    fn take(&mut self, now: Instant, cost: Cost) -> bool {
+        let taken = cost.of(self.charge);
+        if taken > 0 && self.opens(cost) > now {
             return false;
         }
-        self.full = self.full.max(now).saturating_add(self.interval.saturating_mul(cost.into()));
+        self.full = self.full.max(now).saturating_add(self.interval.saturating_mul(taken.into()));
         true
     }
 }

@@ -97,7 +97,7 @@ impl Document<'_, '_> {
         let known = rules.as_ref()?;
         let until = until.unwrap_or(Nanos::MAX);
         let traffic = self.traffic(traffic, known, until);
-        let server = self.server(server);
+        let server = self.server(server, known);
         let shown = shows.is_some() || variants.is_some();
         let shows = self.shows(shows, "show", &traffic);
         let base = Setup {
@@ -114,6 +114,9 @@ impl Document<'_, '_> {
             None => vec![base.clone()],
             Some(variants) => self.variants(variants, &source, &base),
         };
+        if setups.is_empty() {
+            self.missing("variants", "at least one `[[variants]]`, or none of this name");
+        }
         if !shown {
             self.missing("show", "at least one `[[show]]` with a `metric`");
         }

@@ -1,11 +1,12 @@
 //! What the simulated server really allows.
 
 use super::{Document, Field};
-use crate::engine::Nanos;
-use crate::rules::{Reader, join, wording};
+use crate::engine::{Charge, Nanos};
+use crate::rules::{Reader, Rules, join, wording};
+use crate::sim::cost::MOST_UNITS;
 use crate::sim::setup::{ServerKind, ServerLimit};
 
-const SERVER: &[&str] = &["limit", "kind", "each", "keys", "penalty", "retry_after"];
+const SERVER: &[&str] = &["limit", "counts", "kind", "each", "keys", "penalty", "retry_after"];
 const KINDS: &[(&str, ServerKind)] = &[
     ("sliding", ServerKind::Sliding),
     ("fixed", ServerKind::Fixed),
@@ -15,12 +16,13 @@ const KINDS: &[(&str, ServerKind)] = &[
 const EACH: &[(&str, bool)] = &[("key", true), ("all", false)];
 
 impl Document<'_, '_> {
-    pub(super) fn server(&mut self, value: Option<Field<'_, '_>>) -> Vec<ServerLimit> {
+    pub(super) fn server(&mut self, value: Option<Field<'_, '_>>, rules: &Rules) -> Vec<ServerLimit> {
         let Some(value) = value else { return Vec::new() };
         let mut limits = Vec::new();
         for (path, table) in self.tables(value, "server", "a list of tables, `[[server]]`") {
             let mut limit = ServerLimit {
                 kind: ServerKind::Sliding,
+                charge: Charge::Attempt,
                 count: 1,
                 period: Nanos::ZERO,
                 each_key: false,
@@ -39,6 +41,7 @@ impl Document<'_, '_> {
                             (limit.count, limit.period) = (count, period);
                         }
                     }
+                    "counts" => limit.charge = self.counts(value, path, rules).unwrap_or(limit.charge),
                     "kind" => limit.kind = self.reader.word(value, path, KINDS).unwrap_or(limit.kind),
                     "each" => limit.each_key = self.reader.word(value, path, EACH).unwrap_or_default(),
                     "keys" => limit.keys = self.keys_of(value, path),
@@ -53,6 +56,23 @@ impl Document<'_, '_> {
             limits.push(limit);
         }
         limits
+    }
+
+    /// What a limit counts of a call.
+    fn counts(&mut self, value: Field<'_, '_>, path: &str, rules: &Rules) -> Option<Charge> {
+        let what = self.reader.text(value, path, "`calls`, `requests` or a declared unit in quotes")?;
+        if what.value == "calls" {
+            return Some(Charge::Attempt);
+        }
+        let charge = rules.unit(&what.value).filter(|charge| match charge {
+            Charge::Attempt | Charge::Requests => true,
+            Charge::Unit(position) => *position < MOST_UNITS,
+        });
+        if charge.is_none() {
+            let known: Vec<&str> = ["calls", "requests"].into_iter().chain(rules.units().take(MOST_UNITS)).collect();
+            self.reader.findings.push(wording::unknown_value(&what.value, &known).at(path, what.place));
+        }
+        charge
     }
 
     fn keys_of(&mut self, value: Field<'_, '_>, path: &str) -> Option<(u32, u32)> {

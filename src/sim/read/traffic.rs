@@ -3,6 +3,7 @@
 use super::{Document, Field, named, names};
 use crate::engine::{Nanos, RuleId};
 use crate::rules::{Reader, Rules, join, wording};
+use crate::sim::cost::MOST_UNITS;
 use crate::sim::setup::{Arrivals, Cancel, Keys, MOST_CALLS, MOST_KEYS, Traffic, Who};
 
 const TRAFFIC: &[&str] = &[
@@ -20,6 +21,7 @@ const TRAFFIC: &[&str] = &[
     "file",
     "start",
     "cost",
+    "units",
     "takes",
     "cancel",
 ];
@@ -83,6 +85,7 @@ impl Document<'_, '_> {
                 arrivals: Arrivals::Backlog { calls: 0 },
                 start: Nanos::ZERO,
                 cost: (1, 1),
+                units: [(0, 0); MOST_UNITS],
                 takes: (Nanos::ZERO, Nanos::ZERO),
                 cancel: None,
             };
@@ -115,6 +118,7 @@ impl Document<'_, '_> {
                         let cost = self.span_of(value, path, |document, value, path| document.positive(value, path));
                         traffic.cost = cost.unwrap_or((1, 1));
                     }
+                    "units" => traffic.units = self.units(value, path, rules),
                     "takes" => {
                         let takes = self.span_of(value, path, |document, value, path| {
                             Some(document.reader.duration(value, path)?.value)
@@ -232,6 +236,27 @@ impl Document<'_, '_> {
             }
             Kind::Trace => Some(Arrivals::Trace(self.trace(file?, &join(path, "file"))?)),
         }
+    }
+
+    /// What a call costs in each declared unit.
+    fn units(&mut self, value: Field<'_, '_>, path: &str, rules: &Rules) -> [(u32, u32); MOST_UNITS] {
+        let mut units = [(0, 0); MOST_UNITS];
+        let table = self.reader.table(value, path, "a table of declared units, such as `{ tokens = [100, 900] }`");
+        for (key, value) in table.into_iter().flat_map(Reader::fields) {
+            let name = key.get_ref().as_ref();
+            let path = &join(path, name);
+            let position = rules.units().position(|unit| unit == name);
+            let Some(cost) = position.and_then(|position| units.get_mut(position)) else {
+                let known: Vec<&str> = rules.units().take(MOST_UNITS).collect();
+                self.reader.push(wording::unknown_value(name, &known), path, key.span());
+                continue;
+            };
+            let whole = |document: &mut Self, value: Field<'_, '_>, path: &str| {
+                Some(document.reader.number(value, path)?.value)
+            };
+            *cost = self.span_of(value, path, whole).unwrap_or_default();
+        }
+        units
     }
 
     fn cancel(&mut self, value: Field<'_, '_>, path: &str) -> Option<Cancel> {
