@@ -80,6 +80,7 @@ impl<W> Scheduler<W> {
         let first = record.queues;
         let mut queue = first;
         while queue != NIL {
+            self.wait_no_more(queue);
             let removed = self.queues.remove(queue);
             queue = if removed.sibling == first { NIL } else { removed.sibling };
         }

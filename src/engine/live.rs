@@ -196,6 +196,8 @@ impl<W> Scheduler<W> {
         self.count_lanes();
         for (_, _, index) in waiting {
             self.queues[index].state = QueueState::Idle;
+            // The lanes begin to count turns anew.
+            self.queues[index].awaits_pool = false;
             self.make_ready(index);
         }
     }
@@ -255,6 +257,7 @@ impl<W> Scheduler<W> {
             let numbers = self.queues[other].numbers.clone();
             self.count_under(now, id, numbers);
         }
+        self.wait_no_more(id);
         let moved = self.queues.remove(id);
         let shift = moved.next_number;
         let indices: Vec<u32> = self.requests.indices().collect();

@@ -247,8 +247,8 @@ pub(super) struct Queue {
     pub(super) owed: bool,
     /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
-    /// Whether it is told when something happens at an endpoint.
-    pub(super) on_pool_list: bool,
+    /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
+    pub(super) pool_place: Option<(usize, i64)>,
     pub(super) limits: LimitStates,
     /// The key's own numbers, where it has other ones than its rule.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
@@ -291,7 +291,7 @@ impl Queue {
             passed: 0,
             owed: false,
             awaits_pool: false,
-            on_pool_list: false,
+            pool_place: None,
             limits: LimitStates::new(&plan.own),
             numbers: None,
             learnt_until: Instant::ZERO,

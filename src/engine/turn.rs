@@ -79,6 +79,8 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         self.look_at_guard(now);
         let mut finished = self.advance(now);
+        // Before those who are ready: some of them may have come later.
+        self.settle_pool(now);
         let mut steps = 0;
         loop {
             self.opens = None;

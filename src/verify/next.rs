@@ -93,7 +93,10 @@ impl LogHold {
     fn new(rules: &Rules, start: &Start, next: &Start) -> Option<Self> {
         let again = start.again?;
         let policy = rules.rule(&start.rule)?.retry();
-        let scope = policy.hold;
+        let scope = match policy.hold {
+            Scope::Endpoint if start.endpoint.is_none() => Scope::Key,
+            said => said,
+        };
         let same_rule = start.rule == next.rule;
         let same_key = start.key == next.key;
         let meant = match scope {
@@ -101,6 +104,8 @@ impl LogHold {
             Scope::Request => false,
             Scope::Queue => same_rule && same_key,
             Scope::Key => same_key,
+            // Who is bound to none uses another one.
+            Scope::Endpoint => start.endpoint == next.endpoint,
             Scope::Rule => same_rule,
             // Of a start on no known one: another may take it.
             Scope::Endpoint => start.endpoint.is_some() && start.endpoint == next.endpoint,
@@ -199,6 +204,7 @@ impl fmt::Display for LogHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.scope {
             Scope::Overall => "everything",
+            Scope::Endpoint => "the endpoint",
             Scope::Rule => "the rule",
             Scope::Endpoint => "the endpoint",
             Scope::Key => "the key",

@@ -41,16 +41,8 @@ pub struct Start {
 impl Start {
     /// A start of cost 1 whose attempt still ran when the log ended.
     pub fn new(at: Duration, rule: impl Into<String>, key: impl ToString) -> Self {
-        Self {
-            at,
-            rule: rule.into(),
-            key: key.to_string(),
-            cost: 1,
-            units: Vec::new(),
-            endpoint: None,
-            end: None,
-            again: None,
-        }
+        let (key, units) = (key.to_string(), Vec::new());
+        Self { at, rule: rule.into(), key, cost: 1, units, endpoint: None, end: None, again: None }
     }
 
     /// What it took from limits that count requests. Default: 1.

@@ -12,7 +12,7 @@ mod route;
 mod seat;
 mod state;
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use super::cost::Costs;
 use super::limit::{Ask, Days};
@@ -26,6 +26,9 @@ pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
 pub(super) use self::route::{KeySeat, Route};
 pub use self::state::{EndpointAnswer, EndpointRoom, EndpointSnapshot};
 
+/// A queue that waits: its lane, its turn, its index and generation.
+pub(super) type Waiting = (usize, i64, u32, u32);
+
 /// The endpoints of a machine. One whose plan has none keeps nothing.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -34,10 +37,10 @@ pub(super) struct Pool {
     grants: u64,
     /// How far those that are used by weight have come.
     pass: u64,
-    /// Queues that wait for something to happen at an endpoint, by index and generation.
-    waiting: VecDeque<(u32, u32)>,
-    /// How many of them have yet to look whether what happened is of use to them.
-    unsettled: usize,
+    /// Queues that wait for something to happen at an endpoint, by lane and turn, then by index and generation.
+    waiting: BTreeSet<Waiting>,
+    /// Something happened: those after this one have yet to look whether it is of use to them.
+    unsettled: Option<Waiting>,
     /// When there is room for those.
     pub(super) opens: Option<Instant>,
 }
@@ -48,8 +51,8 @@ impl Pool {
             endpoints: plan.endpoints.iter().map(Endpoint::new).collect(),
             grants: 0,
             pass: 0,
-            waiting: VecDeque::new(),
-            unsettled: 0,
+            waiting: BTreeSet::new(),
+            unsettled: None,
             opens: None,
         }
     }

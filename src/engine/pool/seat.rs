@@ -1,9 +1,9 @@
 //! Getting an endpoint with a grant, and leaving it.
 
-use std::cmp::Reverse;
+use std::ops::Bound;
 
 use super::route::{KeySeat, Route};
-use super::{Choice, EndpointId, Pool, Standing};
+use super::{Choice, EndpointId, Pool, Standing, Waiting};
 use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
@@ -129,58 +129,70 @@ impl<W> Scheduler<W> {
 
     /// A queue waits for something to happen at an endpoint.
     pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
+        let Self { plan, pool: Some(pool), queues, .. } = self else { return };
+        let generation = queues.generation(queue);
+        let record = &mut queues[queue];
+        record.awaits_pool = true;
+        let (lane, ticket) = (plan.rules[usize::from(record.rule)].lane, record.ticket);
+        if let Some((lane, ticket)) = record.pool_place.replace((lane, ticket)) {
+            pool.waiting.remove(&(lane, ticket, queue, generation));
+        }
+        pool.waiting.insert((lane, ticket, queue, generation));
+    }
+
+    /// A queue goes: nobody tells it anything any more.
+    pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        queues[queue].awaits_pool = true;
-        if !std::mem::replace(&mut queues[queue].on_pool_list, true) {
-            pool.waiting.push_back((queue, queues.generation(queue)));
+        if let Some((lane, ticket)) = queues[queue].pool_place.take() {
+            pool.waiting.remove(&(lane, ticket, queue, queues.generation(queue)));
         }
     }
 
     /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
         if let Some(pool) = &mut self.pool {
-            pool.unsettled = pool.waiting.len();
+            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0, 0));
         }
     }
 
     /// Whether somebody who waits for an endpoint has yet to look whether there is room.
     pub(in crate::engine) fn is_pool_unsettled(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.unsettled > 0)
+        self.pool.as_ref().is_some_and(|pool| pool.unsettled.is_some())
     }
 
-    /// Lets a few more decide anew that wait for something to happen at an endpoint, if something did and there is room.
-    /// Returns false if there is nothing to do.
+    /// Lets a few more decide anew that wait for something to happen at an endpoint, if something did and there is room:
+    /// the urgent ones first, and of a lane those whose turn comes first. Returns false if there is nothing to do.
     pub(in crate::engine) fn settle_pool(&mut self, now: Instant) -> bool {
         /// A crowd that waits for one busy endpoint is not to be looked through for every room that there is.
         const BATCH: usize = 16;
         let Self { plan, pool: Some(pool), queues, days, .. } = self else { return false };
-        if pool.unsettled == 0 {
-            pool.opens = None;
-            return false;
-        }
+        pool.opens = None;
+        let Some(after) = pool.unsettled else { return false };
         let asked = pool.room(plan.pooled(), days, now, Costs::ONE);
-        // They look when there is room: what they waited for may not be what they wait for now.
-        pool.opens = match asked {
-            Ask::At(at) | Ask::Unclaimed(at) => Some(at),
-            Ask::Room | Ask::Busy => None,
-        };
         if asked != Ask::Room {
+            // They look when there is room: what they waited for may not be what they wait for now.
+            pool.opens = match asked {
+                Ask::At(at) | Ask::Unclaimed(at) => Some(at),
+                Ask::Room | Ask::Busy => None,
+            };
             return false;
         }
-        let count = pool.unsettled.min(BATCH).min(pool.waiting.len());
-        pool.unsettled -= pool.unsettled.min(BATCH);
-        let mut batch: Vec<u32> = pool
-            .waiting
-            .drain(..count)
-            .filter(|(index, generation)| queues.contains(*index, *generation))
-            .map(|(index, _)| index)
-            .collect();
+        let batch: Vec<Waiting> =
+            pool.waiting.range((Bound::Excluded(after), Bound::Unbounded)).take(BATCH).copied().collect();
+        pool.unsettled = batch.last().copied();
+        for place in &batch {
+            pool.waiting.remove(place);
+            let (.., index, generation) = *place;
+            if queues.contains(index, generation) {
+                queues[index].pool_place = None;
+            }
+        }
         // Those with the latest turns first: each goes back to its place at once, before them.
-        batch.sort_by_key(|index| Reverse(queues[*index].ticket));
-        for index in batch {
-            self.queues[index].on_pool_list = false;
+        for (.., index, generation) in batch.into_iter().rev() {
+            if !self.queues.contains(index, generation) || !self.queues[index].awaits_pool {
+                continue;
+            }
             match self.queues[index].state {
-                _ if !self.queues[index].awaits_pool => {}
                 QueueState::Parked { .. } => self.unpark(index),
                 QueueState::Blocked => self.make_ready(index),
                 QueueState::Idle | QueueState::Ready | QueueState::Yielding => {
