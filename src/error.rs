@@ -71,7 +71,8 @@ impl<E> Failure<E> {
     /// Nothing of `scope` starts before the wait or the backoff is over.
     ///
     /// Without it a retry holds the scope of the policy, by default the key, and a transient failure holds nobody.
-    /// Ignored for a permanent failure, which waits for nothing.
+    /// Ignored for a permanent failure, which waits for nothing, and for one that no further attempt follows, unless the
+    /// server asked for the wait.
     pub fn hold(mut self, scope: Scope) -> Self {
         self.hold = Some(scope);
         self
@@ -379,8 +380,8 @@ pub enum Refused {
     /// It would wait for a slot that the attempt waiting for it occupies.
     #[error("it would wait for a slot that is taken by the very attempt that waits for it")]
     WouldDeadlock,
-    /// It was cut off while it ran: the balancer was closed and the deadline passed, or its runtime went away.
-    #[error("it was cut off while it ran")]
+    /// It was cut off: the balancer was closed and the deadline passed, or the runtime went away on which it ran or waited.
+    #[error("it was cut off, or the runtime is gone on which it ran or waited")]
     Aborted,
     /// The balancer is closed.
     #[error("the balancer is closed")]
@@ -443,7 +444,7 @@ pub enum NextStart {
     After(Duration),
     /// As soon as a running attempt ends.
     WhenOneEnds,
-    /// Not before its rule, or everything, is resumed.
+    /// Not before its rule, or everything, is resumed; never if the balancer is closed.
     Never,
 }
 
@@ -453,7 +454,7 @@ impl fmt::Display for NextStart {
             Self::Now => f.write_str("there is room now"),
             Self::After(span) => write!(f, "there is room in {span:?} at the earliest"),
             Self::WhenOneEnds => f.write_str("there is room when a running attempt ends"),
-            Self::Never => f.write_str("its rule is paused"),
+            Self::Never => f.write_str("its rule, or everything, is paused or closed"),
         }
     }
 }

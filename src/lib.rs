@@ -13,7 +13,7 @@
 //!
 //! | span or event | level | fields |
 //! | --- | --- | --- |
-//! | span `attempt`, entered while the closure and its future run; a permit's is open until it ends | debug | `rule`, `key`, `lane`, `attempt`, `waited`, `cause`: `first`, `retry`, `transient`, `ambiguous` |
+//! | span `attempt`, entered while the closure and its future run; a permit's is open until it ends | debug | `rule`, `key`, `lane`, `attempt`, `waited`, `cause`: `first`, `retry`, `transient`, `ambiguous`, `timed-out` |
 //! | `waiting`: took its place in line | trace | `rule`, `key`, `lane`, `attempt` |
 //! | `started` | trace | the same, `waited` |
 //! | `ended`: no other attempt follows | trace | the same, `outcome`: `done`, `failed`, `panicked`, `cut off` |
@@ -35,10 +35,11 @@
 //! | metric | kind | labels |
 //! | --- | --- | --- |
 //! | `request_balancer_waiting`: requests in line | gauge | `rule`, `lane` |
+//! | `request_balancer_outside`: requests of `submit_wait` that wait for room in line | gauge | `rule`, `lane` |
 //! | `request_balancer_in_flight`: attempts that run | gauge | `rule`, `lane` |
 //! | `request_balancer_starts_total`: attempts that began | counter | `rule`, `lane` |
 //! | `request_balancer_wait_seconds`: time in line before a start, since the request entered or was put back | histogram | `rule`, `lane` |
-//! | `request_balancer_retries_total`: requests put back | counter | `rule`, `lane`, `cause` as of the span |
+//! | `request_balancer_retries_total`: requests put back | counter | `rule`, `lane`, `cause` as of the span, never `first` |
 //! | `request_balancer_refused_total`: requests that were not started, or not again | counter | `rule`, `lane`, `cause`: a `Refused::cause` |
 //! | `request_balancer_holds_total`: holds that began or became longer | counter | `rule`, empty if there is none; `scope`; `cause` |
 //! | `request_balancer_bans_ahead_total`: how often the level of `ban_guard` was reached | counter | |

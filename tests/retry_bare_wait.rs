@@ -163,3 +163,22 @@ fn two_keys_that_are_one_have_the_longer_row() {
     world.scheduler.alias(world.now, from, into);
     assert_eq!(slowed(&mut world, "a", 2, None, 1), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_permit_says_nothing_of_success() {
+    let rules = "retry = { bare_wait = '5s', attempts = 9 }\n[rules]\nr = '100/1s'".parse::<request_balancer::Rules>();
+    let balancer = request_balancer::Balancer::new(rules.expect("rules"));
+    let slowed_down = async || {
+        let permit = balancer.request("r", 1).acquire().await.expect("a start");
+        let begin = tokio::time::Instant::now();
+        let permit = permit.retry(None).await.expect("another start");
+        (begin.elapsed().as_secs(), permit)
+    };
+    let (wait, permit) = slowed_down().await;
+    assert_eq!(wait, 5);
+    drop(permit);
+    let (wait, permit) = slowed_down().await;
+    assert_eq!(wait, 10);
+    permit.succeed();
+    assert_eq!(slowed_down().await.0, 5);
+}

@@ -74,8 +74,8 @@ async fn permits_count_too() {
     assert_eq!(field.now(), 3_000);
     let permit = permit.retry(None).await.unwrap();
     assert_eq!(field.now(), 7_000);
-    // One that is dropped succeeded.
-    drop(permit);
+    // Success ends the row.
+    permit.succeed();
     let _permit = acquire().await.unwrap().retry(None).await.unwrap();
     assert_eq!(field.now(), 8_000);
 }

@@ -95,3 +95,23 @@ async fn events_end_with_the_balancer_and_keep_nothing_alive() {
     settle().await;
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_place_in_line_is_told() {
+    let rules =
+        "[rules]\nr = { per_key = '1/1s', queue = 1, overflow = 'drop-oldest' }\ns = { per_key = '1/1s', queue = 1 }";
+    let balancer = request_balancer::Balancer::new(rules.parse().expect("rules"));
+    let mut events = balancer.events();
+    for rule in ["r", "s"] {
+        drop(balancer.request(rule, 1).acquire().await.expect("a start"));
+        let ok = async |_| Ok::<_, request_balancer::Failure<()>>(());
+        let oldest = balancer.request(rule, 1).submit(ok).expect("room in line");
+        let newest = balancer.request(rule, 1).submit(ok);
+        drop((oldest, newest));
+    }
+    for (name, wanted) in [("r", "displaced"), ("s", "queue-full")] {
+        let Some(Event::NoRoom { rule, reason, .. }) = events.try_next() else { panic!("nothing told of {name}") };
+        assert_eq!((&*rule, reason.cause()), (name, wanted));
+    }
+    assert_eq!(events.try_next(), None);
+}

@@ -54,7 +54,7 @@ async fn a_new_request_learns_of_everything_in_its_way() {
     field.balancer.pause("r").unwrap();
     assert_eq!(
         explained(&field, "r", 1),
-        "rule `r`, key 1: a new request; 3 ahead in its queue; the rule is paused; everything is held for 2s (asked); \
+        "rule `r`, key 1: a new request; 3 ahead in its queue; the rule, or everything, is paused; everything is held for 2s (asked); \
          the rule is held for 3s (asked); the key is held for 5s (asked); the queue is held for 4s (asked); \
          `rules.r.per_key` 1/1s has room in 1s"
     );

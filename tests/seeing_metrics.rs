@@ -134,3 +134,47 @@ fn a_request_leaves_the_gauge_that_it_entered_whatever_the_rules() {
         );
     });
 }
+
+#[test]
+fn what_has_no_runtime_to_run_on_is_counted_as_refused() {
+    let recorder = DebuggingRecorder::new();
+    let told = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let rules = "[rules]\nr = { per_key = '1/1s', attempt_timeout = '5s' }".parse().unwrap();
+        let balancer = request_balancer::Balancer::new(rules);
+        let run = balancer.run("r", 1, async |_| Ok::<_, request_balancer::Failure<()>>(()));
+        let reason = futures::executor::block_on(run).unwrap_err();
+        assert_eq!(reason.refused(), Some(&request_balancer::Refused::NoRuntime));
+    });
+    let refused: Vec<_> = read(&told).into_iter().collect();
+    assert_eq!(refused, [("refused_total{rule=r,lane=1,cause=no-runtime}".into(), "1".into())]);
+}
+
+#[test]
+fn whoever_waits_for_room_in_line_is_seen_before_it() {
+    with_recorder(async |told| {
+        let field = Field::new("queue = 1\n[rules]\nr = '1/1s'");
+        field.all_ok([field.go("r", 1, "first")]).await;
+        let waiting = field.go("r", 1, "waiting");
+        settle().await;
+        let submit = |balancer: request_balancer::Balancer| async move {
+            let ok = async |_| Ok::<_, request_balancer::Failure<()>>(());
+            balancer.request("r", 2).submit_wait(ok).await.map(drop)
+        };
+        // The first starts at once and needs no room.
+        let outside: Vec<_> = (0..4).map(|_| tokio::spawn(submit(field.balancer.clone()))).collect();
+        settle().await;
+        let seen = field.balancer.snapshot();
+        assert_eq!((seen.waiting, seen.outside), (1, 3));
+        assert_eq!((field.balancer.key(1).outside, field.balancer.key(2).outside), (0, 3));
+        assert_eq!(read(&told).get("outside{rule=r,lane=1}").map(String::as_str), Some("3"));
+        outside[3].abort();
+        field.all_ok([waiting]).await;
+        for let_in in outside {
+            let _ = let_in.await;
+        }
+        settle().await;
+        assert_eq!(field.balancer.snapshot().outside, 0);
+        assert_eq!(read(&told).get("outside{rule=r,lane=1}").map(String::as_str), Some("-3"));
+    });
+}

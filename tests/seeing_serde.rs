@@ -17,7 +17,7 @@ async fn a_snapshot_has_names_and_seconds() {
     field.balancer.hold(Target::key(1), ms(2_250)).unwrap();
     field.balancer.pause("bulk").unwrap();
     let expected = json!({
-        "waiting": 1, "in_flight": 0, "keys": 1, "held": null, "next_wake": 1.0,
+        "waiting": 1, "outside": 0, "in_flight": 0, "keys": 1, "held": null, "next_wake": 1.0,
         "lanes": [
             { "name": "1", "priority": 1, "waiting": 1, "in_flight": 0, "bypassed": 0 },
             { "name": "slow", "priority": 2, "waiting": 0, "in_flight": 0, "bypassed": 0 },
@@ -29,7 +29,7 @@ async fn a_snapshot_has_names_and_seconds() {
         "differences": [],
     });
     assert_eq!(to_value(field.balancer.snapshot()).unwrap(), expected);
-    let expected = json!({ "waiting": 1, "in_flight": 0, "held": 2.25 });
+    let expected = json!({ "waiting": 1, "outside": 0, "in_flight": 0, "held": 2.25 });
     assert_eq!(to_value(field.balancer.key(1)).unwrap(), expected);
     assert_eq!(to_value([Health::Ok, Health::Limited, Health::Stalled]).unwrap(), json!(["ok", "limited", "stalled"]));
 }

@@ -153,3 +153,30 @@ fn outside_a_runtime_it_cuts_off_at_once() {
     assert_eq!(counts(futures::executor::block_on(balancer.close(SECOND))), [0, 0, 0, 1]);
     drop(permit);
 }
+
+#[test]
+fn on_a_runtime_without_timers_it_cuts_off_at_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let balancer = balancer("[rules]\nsend = '1/1s'");
+    let permit = balancer.request("send", 1).try_acquire().expect("a start");
+    assert_eq!(counts(runtime.block_on(balancer.close(SECOND))), [0, 0, 0, 1]);
+    drop(permit);
+    assert_eq!(counts(runtime.block_on(balancer.close(SECOND))), [1, 0, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn abort_cuts_off_what_runs_and_refuses_what_waits_at_once() {
+    let (balancer, begin) = (balancer("[rules]\nsend = { key_concurrency = 1 }"), Instant::now());
+    let submit = || {
+        let request = balancer.request("send", 1);
+        request.submit(async |_| std::future::pending::<Outcome<(), ()>>().await).expect("room in line")
+    };
+    let (runs, waits) = (submit(), submit());
+    settle().await;
+    balancer.abort();
+    balancer.abort();
+    let cut = Err(Error::GaveUp { reason: Refused::Aborted, attempts: 1, last: None });
+    assert_eq!((runs.await, waits.await), (cut, closed()));
+    assert_eq!(counts(balancer.close(SECOND).await), [0, 1, 1, 0]);
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}

@@ -217,3 +217,50 @@ async fn a_refusal_after_the_rename_holds_the_new_key() {
     let answer: Result<u32, Error<Never>> = balancer.run("group", "old", f).await;
     assert_eq!((answer.ok(), zero.elapsed()), (Some(2), Duration::from_secs(3)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn numbers_given_to_another_name_are_those_of_the_key() {
+    let balancer = balancer("[rules]\nread = '10/1s'");
+    balancer.alias("old", "new").expect("no circle");
+    balancer.set_limit("read", "old", &[Quota::per_second(1)]).expect("a rule");
+    drop(balancer.request("read", "new").try_acquire().expect("a start"));
+    for key in ["old", "new"] {
+        let refused = balancer.request("read", key).try_acquire().map(drop);
+        assert_eq!(refused, Err(Refused::NotNow { next_start: NextStart::After(Duration::from_secs(1)) }), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_name_may_be_said_twice() {
+    let balancer = balancer("[rules]\nread = '1/1s'");
+    for _ in 0..2 {
+        assert_eq!(balancer.alias("old", "new"), Ok(()));
+    }
+    assert_eq!(balancer.alias("older", "old"), Ok(()));
+    assert_eq!(balancer.alias("older", "new"), Ok(()));
+    // The other way round it would be a circle, in the caller's own words.
+    let circle = balancer.alias("new", "older");
+    assert_eq!(circle, Err(Refused::AliasCycle { old: "new".into(), new: "older".into() }));
+    assert!(balancer.alias("new", "new").is_err());
+    // What it stands for comes along.
+    assert_eq!(balancer.alias("old", "newest"), Ok(()));
+    drop(balancer.request("read", "newest").try_acquire().expect("a start"));
+    for key in ["older", "old", "new"] {
+        assert!(balancer.request("read", key).try_acquire().is_err(), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_failure_is_for_the_rules_in_force_to_say() {
+    let with_attempts =
+        |attempts| rules(&format!("[rules]\nread = {{ per_key = '1/1s', retry.attempts = {attempts} }}"));
+    let balancer = Balancer::new(with_attempts(2));
+    let lasts = std::cell::RefCell::new(Vec::new());
+    let answer = balancer.run("read", "a", async |attempt| {
+        lasts.borrow_mut().push(attempt.is_last());
+        balancer.replace_rules(with_attempts(3));
+        Err::<(), _>(Failure::transient("busy"))
+    });
+    assert_eq!(answer.await, Err(Error::GaveUp { reason: Refused::Attempts, attempts: 3, last: Some("busy") }));
+    assert_eq!(*lasts.borrow(), [false, false, true]);
+}

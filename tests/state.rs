@@ -255,3 +255,65 @@ async fn real_clock_a_day_ends_at_the_midnight_of_the_clock_on_the_wall() {
     // Unless midnight passed meanwhile.
     assert!((at_least..=at_most).contains(&span) || at_least > at_most, "{span:?}");
 }
+
+/// The waits that a key's server brings about by saying "slow down" without a number, so many times in a row.
+async fn slowed_down(balancer: &Balancer, key: &str, times: u32) -> Vec<u64> {
+    let mut permit = balancer.request("read", key).acquire().await.expect("a start");
+    let mut waits = Vec::new();
+    for _ in 0..times {
+        let begin = tokio::time::Instant::now();
+        permit = permit.retry(None).await.expect("another start");
+        waits.push(begin.elapsed().as_secs());
+    }
+    // It ends without having succeeded.
+    let refused = permit.fail(request_balancer::Failure::permanent(())).await;
+    assert!(refused.is_err());
+    waits
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_grow_on_after_a_restart() {
+    let rules = "retry = { bare_wait = '5s', attempts = 10 }\n[rules]\nread = '100/1s'";
+    let (before, begin) = (balancer(rules), tokio::time::Instant::now());
+    assert_eq!(slowed_down(&before, "a", 2).await, [5, 10]);
+    let state = before.export_state_at(noon() + begin.elapsed());
+    let text = serde_json::to_string(&state).expect("a state can be written");
+    let state = serde_json::from_str::<State>(&text).expect("a state can be read");
+
+    let after = balancer(rules);
+    let imported = after.import_state_at(&state, noon() + begin.elapsed());
+    assert_eq!((imported.taken, imported.ignored), (1, 0));
+    assert_eq!(after.export_state_at(noon() + begin.elapsed()), state);
+    // It is longer than the key would be kept for its limits.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(slowed_down(&after, "a", 1).await, [20]);
+    assert_eq!(slowed_down(&after, "b", 1).await, [5]);
+
+    // The last hold was one of 10 s: after as long again nobody would remember it.
+    let late = balancer(rules);
+    late.import_state_at(&state, noon() + Duration::from_secs(15 + 10));
+    assert_eq!(slowed_down(&late, "a", 1).await, [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_ahead_is_not_forgotten_by_a_restart() {
+    let rules = "ban_guard = '3/600s'\n[rules]\nread = '100/1s'";
+    let before = balancer(rules);
+    for _ in 0..3 {
+        before.request("read", "a").try_acquire().expect("a start").invalid();
+    }
+    let state = before.export_state_at(noon());
+
+    let after = balancer(rules);
+    let mut events = after.events();
+    let imported = after.import_state_at(&state, noon() + Duration::from_secs(100));
+    assert_eq!((imported.taken, imported.ignored), (1, 0));
+    assert_eq!(next(&after, "read", "a"), NextStart::After(Duration::from_secs(500)));
+    assert!(matches!(events.try_next(), Some(request_balancer::Event::BanAhead { level: 3, .. })));
+    let begin = tokio::time::Instant::now();
+    drop(after.request("read", "a").acquire().await.expect("a start"));
+    assert_eq!(begin.elapsed(), Duration::from_secs(500));
+
+    let without = balancer("[rules]\nread = '100/1s'").import_state_at(&state, noon());
+    assert_eq!((without.taken, without.ignored), (0, 1));
+}

@@ -10,6 +10,7 @@ use super::cost::{Costs, OwnCosts};
 use super::plan::RuleId;
 use super::queue::{Links, Request, Stage};
 use super::scheduler::Scheduler;
+use super::slab::NIL;
 use super::time::{Instant, Nanos};
 
 /// Who waits before the line.
@@ -107,6 +108,25 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn is_outside(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Outside)
+    }
+
+    /// How many wait before the line.
+    #[must_use]
+    pub fn outside(&self) -> usize {
+        self.door.outside.len()
+    }
+
+    /// How many of them are of a key, over all rules; none for a stale id.
+    #[must_use]
+    pub fn outside_of(&self, key: KeyId) -> usize {
+        let Some(record) = self.keys.get(key.index, key.generation).filter(|_| self.outside() > 0) else { return 0 };
+        let (first, mut queue, mut count) = (record.queues, record.queues, 0);
+        while queue != NIL {
+            count += self.door.outside.range((queue, 0)..=(queue, u64::MAX)).count();
+            let next = self.queues[queue].sibling;
+            queue = if next == first { NIL } else { next };
+        }
+        count
     }
 
     /// Whether the request was refused, so that a [`claim`](Self::claim) says why.

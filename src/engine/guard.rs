@@ -58,6 +58,22 @@ impl Guard {
         self.close(now)
     }
 
+    /// The invalid attempts that still count.
+    fn known(&self, now: Instant) -> Vec<(Instant, u32)> {
+        let Some(BanGuard { period, .. }) = self.numbers else { return Vec::new() };
+        let mut known = self.log.starts();
+        known.retain(|&(at, _)| at.saturating_add(period) > now);
+        known
+    }
+
+    /// Counts those that another run of the program knew, too. Returns what there is to tell if they are too many.
+    fn recall(&mut self, now: Instant, known: &[(Instant, u32)]) -> Option<Notice> {
+        let numbers = self.numbers?;
+        let known = known.iter().map(|&(at, count)| (at.min(now), count));
+        self.log.recall(spec(numbers), known.filter(|(at, _)| at.saturating_add(numbers.period) > now).collect());
+        self.close(now)
+    }
+
     /// Goes by other numbers. What is known of past attempts counts on.
     fn change_to(&mut self, now: Instant, numbers: Option<BanGuard>) -> Option<Notice> {
         let was_closed = self.until > now;
@@ -107,6 +123,20 @@ impl<W> Scheduler<W> {
             self.notices.push(notice);
             self.revoke_all(now);
         }
+    }
+
+    /// The invalid attempts that should outlive the machine.
+    pub(super) fn known_invalid(&self, now: Instant) -> Vec<(Instant, u32)> {
+        self.guard.known(now)
+    }
+
+    /// Counts invalid attempts that another machine knew. Returns false if the plan has no guard.
+    pub(super) fn recall_invalid(&mut self, now: Instant, known: &[(Instant, u32)]) -> bool {
+        if let Some(notice) = self.guard.recall(now, known) {
+            self.notices.push(notice);
+            self.revoke_all(now);
+        }
+        self.guard.numbers.is_some()
     }
 
     /// What there is to tell since the list was last drained.

@@ -54,5 +54,6 @@ pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
+pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

@@ -1,4 +1,5 @@
-//! What outlives a restart: what limits know that count for longer than a minute, and holds.
+//! What outlives a restart: what limits know that count for longer than a minute, holds, rows of "slow down", and invalid
+//! attempts.
 //!
 //! It is told in names and instants, so that a machine with other rules or another epoch can make use of it.
 
@@ -10,6 +11,7 @@ use super::plan::{Charge, LimitSpec, Origin, RuleId};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
+use super::streak::SlowRow;
 use super::time::Instant;
 
 /// What a machine knows of everything, or of one key, that should outlive it.
@@ -21,6 +23,12 @@ pub struct Memory {
     pub rules: Vec<(Arc<str>, Instant)>,
     /// What limits know.
     pub limits: Vec<LimitMemory>,
+    /// The row of "slow down" without a number, if one goes on.
+    pub row: Option<SlowRow>,
+    /// The rows of rules, by name. Of a key: of its queues.
+    pub rule_rows: Vec<(Arc<str>, SlowRow)>,
+    /// When attempts were invalid, and how many, as far as they count for the guard before a ban. Of a key: none.
+    pub invalid: Vec<(Instant, u32)>,
 }
 
 /// What one limit knows.
@@ -38,13 +46,18 @@ impl Memory {
     /// Whether there is nothing to keep.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.held.is_none() && self.rules.is_empty() && self.limits.is_empty()
+        self.len() == 0
     }
 
     /// How many things it tells.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.held.is_some() as usize + self.rules.len() + self.limits.len()
+        self.held.is_some() as usize
+            + self.rules.len()
+            + self.limits.len()
+            + self.row.is_some() as usize
+            + self.rule_rows.len()
+            + !self.invalid.is_empty() as usize
     }
 
     fn remember(&mut self, spec: &LimitSpec, past: Option<Past>) {
@@ -106,6 +119,12 @@ impl<W> Scheduler<W> {
         for (spec, state) in self.plan.shared_limits.iter().zip(self.shared.as_slice()) {
             memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
         }
+        memory.row = self.slow_row(now, Target::Overall);
+        for (rule, plan) in (0..).map(RuleId).zip(&self.plan.rules) {
+            let row = self.slow_row(now, Target::Rule(rule));
+            memory.rule_rows.extend(row.map(|row| (Arc::clone(&plan.name), row)));
+        }
+        memory.invalid = self.known_invalid(now);
         memory
     }
 
@@ -117,11 +136,14 @@ impl<W> Scheduler<W> {
         for (spec, state) in self.plan.key_limits.iter().zip(record.limits.as_slice()) {
             memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
         }
+        memory.row = self.slow_row(now, Target::Key(key));
         let first = record.queues;
         let mut index = first;
         while index != NIL {
             let queue = &self.queues[index];
             let plan = &self.plan.rules[usize::from(queue.rule)];
+            let row = self.slow_row(now, Target::Queue(RuleId(queue.rule), key));
+            memory.rule_rows.extend(row.map(|row| (Arc::clone(&plan.name), row)));
             if queue.hold > now {
                 memory.rules.push((Arc::clone(&plan.name), queue.hold));
             }
@@ -144,7 +166,13 @@ impl<W> Scheduler<W> {
         if let Some(until) = memory.held {
             self.hold(now, Target::Overall, until);
         }
-        let unknown = self.hold_rules(now, memory, Target::Rule);
+        let mut unknown = self.hold_rules(now, memory, Target::Rule);
+        if let Some(row) = &memory.row {
+            self.recall_row(now, Target::Overall, row);
+        }
+        if !memory.invalid.is_empty() {
+            unknown += usize::from(!self.recall_invalid(now, &memory.invalid));
+        }
         let Self { plan, shared, days, .. } = self;
         for (spec, state) in plan.shared_limits.iter().zip(shared.as_mut_slice()) {
             state.recall(Spec::new(spec.kind, days), now, plan.max_hold, &memory.of(spec));
@@ -163,6 +191,9 @@ impl<W> Scheduler<W> {
             self.hold(now, Target::Key(key), until);
         }
         let unknown = self.hold_rules(now, memory, |rule| Target::Queue(rule, key));
+        if let Some(row) = &memory.row {
+            self.recall_row(now, Target::Key(key), row);
+        }
         let mut counted = memory.count_in(&self.plan.key_limits);
         let Self { plan, keys, days, .. } = self;
         for (spec, state) in plan.key_limits.iter().zip(keys[key.index].limits.as_mut_slice()) {
@@ -186,7 +217,7 @@ impl<W> Scheduler<W> {
         Some(unknown + memory.limits.len() - counted)
     }
 
-    /// Holds what the rules' names stand for. Returns how many names are unknown.
+    /// Holds what the rules' names stand for, and goes on with their rows. Returns how many names are unknown.
     fn hold_rules(&mut self, now: Instant, memory: &Memory, target: impl Fn(RuleId) -> Target) -> usize {
         let mut unknown = 0;
         for (name, until) in &memory.rules {
@@ -194,6 +225,12 @@ impl<W> Scheduler<W> {
                 Some(rule) => {
                     self.hold(now, target(rule), *until);
                 }
+                None => unknown += 1,
+            }
+        }
+        for (name, row) in &memory.rule_rows {
+            match self.find_rule(name) {
+                Some(rule) => self.recall_row(now, target(rule), row),
                 None => unknown += 1,
             }
         }

@@ -32,6 +32,19 @@ struct Row {
     length: u32,
     /// When its last answer came.
     latest: Instant,
+    /// Until when another run of the program would have remembered it.
+    known_until: Instant,
+}
+
+/// A row of answers "slow down" without a number, as it outlives a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowRow {
+    /// How many there were.
+    pub length: u32,
+    /// When the last one came.
+    pub latest: Instant,
+    /// Until when the row is remembered if nothing else comes. `None`: until an attempt succeeds.
+    pub until: Option<Instant>,
 }
 
 impl Held {
@@ -54,9 +67,9 @@ impl Held {
 impl Streaks {
     /// Counts an answer to an attempt that began at `began`. Returns how many there were in the row before.
     fn lengthen(&mut self, held: Held, now: Instant, began: Instant) -> u32 {
-        let row = self.rows.entry(held).or_insert(Row { length: 0, latest: now });
+        let row = self.rows.entry(held).or_insert(Row { length: 0, latest: now, known_until: Instant::ZERO });
         if row.length == 0 || began > row.latest {
-            *row = Row { length: row.length.saturating_add(1), latest: now };
+            *row = Row { length: row.length.saturating_add(1), latest: now, ..*row };
         }
         row.length - 1
     }
@@ -84,9 +97,18 @@ impl Streaks {
         for (held, row) in moved {
             self.rows.remove(&held);
             let Held::Key(_, rule) = held else { continue };
-            let known = self.rows.entry(Held::Key(into, rule)).or_insert(row);
-            *known = Row { length: known.length.max(row.length), latest: known.latest.max(row.latest) };
+            self.join(Held::Key(into, rule), row);
         }
+    }
+
+    /// What is known of two rows of one target is true of both: the longer one stands.
+    fn join(&mut self, held: Held, row: Row) {
+        let known = self.rows.entry(held).or_insert(row);
+        *known = Row {
+            length: known.length.max(row.length),
+            latest: known.latest.max(row.latest),
+            known_until: known.known_until.max(row.known_until),
+        };
     }
 }
 
@@ -124,17 +146,45 @@ impl<W> Scheduler<W> {
         if self.streaks.rows.is_empty() {
             return Instant::ZERO;
         }
-        let until = self.streaks.rows.range(Held::all_of(key)).map(|(held, row)| {
-            let hold = match held {
-                Held::Key(key, None) => self.keys[key.index].hold,
-                Held::Key(key, Some(rule)) => {
-                    self.find_queue(key.index, *rule).map_or(Instant::ZERO, |queue| self.queues[queue].hold)
-                }
-                Held::Overall | Held::Rule(_) => Instant::ZERO,
-            };
-            hold.saturating_add(hold.since(row.latest))
-        });
+        let until = self.streaks.rows.range(Held::all_of(key)).map(|(held, row)| self.row_lasts(*held, *row));
         until.max().unwrap_or(Instant::ZERO)
+    }
+
+    /// Until when a key's row is remembered.
+    fn row_lasts(&self, held: Held, row: Row) -> Instant {
+        let hold = match held {
+            Held::Key(key, None) => self.keys[key.index].hold,
+            Held::Key(key, Some(rule)) => {
+                self.find_queue(key.index, rule).map_or(Instant::ZERO, |queue| self.queues[queue].hold)
+            }
+            Held::Overall | Held::Rule(_) => Instant::ZERO,
+        };
+        hold.saturating_add(hold.since(row.latest)).max(row.known_until)
+    }
+
+    /// The row of a target, if one is going on that should outlive the machine.
+    pub(super) fn slow_row(&self, now: Instant, target: Target) -> Option<SlowRow> {
+        let held = Held::of(target)?;
+        let row = *self.streaks.rows.get(&held)?;
+        let until = match held {
+            Held::Overall | Held::Rule(_) => None,
+            Held::Key(..) => Some(self.row_lasts(held, row)),
+        };
+        let goes_on = until.is_none_or(|until| until > now);
+        goes_on.then_some(SlowRow { length: row.length, latest: row.latest, until })
+    }
+
+    /// Goes on with a row that another machine knew. It is remembered no longer than if its last hold had begun now.
+    pub(super) fn recall_row(&mut self, now: Instant, target: Target, row: &SlowRow) {
+        let Some(held) = Held::of(target) else { return };
+        let SlowRow { length, latest, until } = *row;
+        if length == 0 || until.is_some_and(|until| until <= now) {
+            return;
+        }
+        let max_hold = self.plan.max_hold;
+        let last = now.saturating_add(max_hold).saturating_add(max_hold);
+        let known_until = until.map_or(Instant::ZERO, |until| until.min(last));
+        self.streaks.join(held, Row { length, latest: latest.min(now), known_until });
     }
 
     /// When the running attempt of a request began.

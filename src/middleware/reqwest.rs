@@ -64,7 +64,10 @@ impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMi
             request = this.try_clone();
             let response = next.clone().run(this, extensions).await?;
             let status = response.status().as_u16();
-            let Err(refusal) = permit.check::<_, _, ()>(status, response.headers(), None) else { return Ok(response) };
+            let Err(refusal) = permit.check::<_, _, ()>(status, response.headers(), None) else {
+                permit.succeed();
+                return Ok(response);
+            };
             let mut again = std::pin::pin!(permit.fail(refusal));
             // Polled once, it holds whom the refusal is about; dropped then, it leaves the line.
             let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;

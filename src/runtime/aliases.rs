@@ -33,18 +33,26 @@ impl Aliases {
         found
     }
 
-    fn add(&self, old: &Key, new: &Key) -> Result<(), Refused> {
+    /// Makes what stands for `old` another name of `new`. Returns it; `None` if it was that already.
+    fn add(&self, old: &Key, new: &Key) -> Result<Option<Key>, Refused> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Some(new);
-        while let Some(key) = next {
-            if key == old {
-                return Err(Refused::AliasCycle { old: old.to_string(), new: new.to_string() });
+        let stands_for = |mut key| {
+            while let Some(next) = known.get(key) {
+                key = next;
             }
-            next = known.get(key);
+            key
+        };
+        let before = stands_for(old);
+        if before != stands_for(new) {
+            let before = before.clone();
+            known.insert(before.clone(), new.clone());
+            self.any.store(true, Ordering::Release);
+            return Ok(Some(before));
         }
-        known.insert(old.clone(), new.clone());
-        self.any.store(true, Ordering::Release);
-        Ok(())
+        if before == old {
+            return Err(Refused::AliasCycle { old: old.to_string(), new: new.to_string() });
+        }
+        Ok(None)
     }
 
     fn remove(&self, old: &Key) -> bool {
@@ -58,8 +66,7 @@ impl Aliases {
 impl Shared {
     /// From now on `old` is another name of `new`.
     pub(crate) fn alias(&self, old: &Key, new: &Key) -> Result<(), Refused> {
-        let before = self.aliases.resolve(old).into_owned();
-        self.aliases.add(&before, new)?;
+        let Some(before) = self.aliases.add(old, new)? else { return Ok(()) };
         let Some(from) = self.record_of(&before) else { return Ok(()) };
         self.with_record(new, |state, now, into| {
             // A record that was evicted meanwhile had nothing to give.
@@ -73,5 +80,28 @@ impl Shared {
     /// `old` is a key of its own again.
     pub(crate) fn unalias(&self, old: &Key) -> bool {
         self.aliases.remove(old)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_becomes_another_ones_name_while_its_record_is_looked_for_is_that_other_one() {
+        let shared = Shared::new("[rules]\na = '1/1s'".parse().expect("rules"), 0);
+        let (old, new) = (Key::from("old"), Key::from("new"));
+        let stale = shared.with_record(&old, |_, _, record| Ok(record)).expect("a record");
+        let mut looks = 0;
+        let found = shared.with_record(&old, |_, _, record| {
+            looks += 1;
+            if looks == 1 {
+                shared.aliases.add(&old, &new).expect("no circle");
+                return Err(Turned::StaleKey);
+            }
+            Ok(record)
+        });
+        assert_ne!(found, Ok(stale));
+        assert_eq!(found.ok(), shared.record_of(&new));
     }
 }

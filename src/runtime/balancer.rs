@@ -314,7 +314,9 @@ impl Balancer {
     pub fn snapshot(&self) -> Snapshot {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
         self.shared.with(|_, _| ());
-        self.shared.with(|state, now| Snapshot::new(state.machine.plan(), now, state.machine.snapshot(now)))
+        self.shared.with(|state, now| {
+            Snapshot::new(state.machine.plan(), now, state.machine.outside(), state.machine.snapshot(now))
+        })
     }
 
     /// How things go: whether whoever comes may start, limits and holds make wait, or something stands still that could
@@ -379,7 +381,9 @@ impl Balancer {
     #[must_use]
     pub fn key(&self, key: impl Into<Key>) -> KeySnapshot {
         let Some(record) = self.shared.record(&key.into()) else { return KeySnapshot::default() };
-        self.shared.with(|state, now| KeySnapshot::new(now, &state.machine.key_snapshot(now, record)))
+        self.shared.with(|state, now| {
+            KeySnapshot::new(now, state.machine.outside_of(record), &state.machine.key_snapshot(now, record))
+        })
     }
 
     /// Goes over to other rules, at once and for all handles.
@@ -387,8 +391,9 @@ impl Balancer {
     /// Queues and futures stay. What waits under a rule that is gone is refused with [`Refused::RuleRemoved`], what can
     /// no longer fit with [`Refused::CostTooHigh`]; what runs may finish. Starts that are known count under the new
     /// limits, so that a longer period or a smaller count holds from now on; a raised one is used at once. A queue
-    /// whose priority changed goes to the end of its new lane. Requests keep the `max_wait` and retry policy that they
-    /// entered with. Takes a look at every request and key under the lock.
+    /// whose priority changed goes to the end of its new lane. Requests keep the `max_wait` that they were made
+    /// with; what follows a failure is for the rules in force to say, unless the request brought a
+    /// [policy](crate::Request::retry) of its own. Takes a look at every request and key under the lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -409,7 +414,8 @@ impl Balancer {
     /// Gives a key its own numbers under a rule, in place of the rule's `per_key`; an empty list gives it the rule's
     /// again. They stay when the key's record goes and when rules are replaced, and go with the rule.
     ///
-    /// Starts that are known count. Raising never makes a wait longer.
+    /// Starts that are known count. Raising never makes a wait longer. Given to an [alias](Self::alias), they are the
+    /// numbers of the key that it stands for.
     ///
     /// # Errors
     ///
@@ -436,9 +442,13 @@ impl Balancer {
     /// One budget (the starts of both count), one queue per rule (what waits under `old` is before what waits under
     /// `new`), and what runs under either counts for both. Takes a look at every request under the lock.
     ///
+    /// If `old` is another name already, it takes along the key that it stands for: after `alias("a", "b")` and
+    /// `alias("a", "c")` all three are `c`.
+    ///
     /// # Errors
     ///
-    /// [`Refused::AliasCycle`] if `new` stands for `old`.
+    /// [`Refused::AliasCycle`] if `new` is `old` or another name of it. To say again that `old` is a name of `new`, directly
+    /// or by way of others, is no error and changes nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -467,7 +477,7 @@ impl Balancer {
     /// [`Refused::Closed`]; what runs may finish until `deadline` is over and is then cut off.
     ///
     /// Resolves as soon as nothing runs any more, with what became of everything. Called again, it counts from the
-    /// first call. Outside a tokio runtime it can't wait and cuts off at once.
+    /// first call. Outside a tokio runtime, and on one without timers, it can't wait and cuts off at once.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -496,6 +506,28 @@ impl Balancer {
     /// Once polled, the balancer stays closed; dropped before the deadline, it lets what runs go on.
     pub async fn close(&self, deadline: Duration) -> Ended {
         self.shared.close(deadline).await
+    }
+
+    /// Closes the balancer and cuts off what runs, as [`close`](Self::close) does at its deadline, without waiting for
+    /// that: the attempts' futures are dropped when they are polled next, and their requests end with
+    /// [`Refused::Aborted`]. Permits go on until they are dropped. Called again, it changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Failure, Refused, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let runs = balancer.request("send", 42).submit(async |_| std::future::pending::<Result<(), Failure<()>>>().await)?;
+    /// tokio::task::yield_now().await;
+    /// balancer.abort();
+    /// assert_eq!(runs.await.unwrap_err().refused(), Some(&Refused::Aborted));
+    /// assert_eq!(balancer.request("send", 42).acquire().await.unwrap_err(), Refused::Closed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn abort(&self) {
+        self.shared.abort();
     }
 
     #[cfg(feature = "serde")]

@@ -1,11 +1,12 @@
 //! The end of a balancer.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant as TokioInstant, timeout_at};
+use tokio::time::{Instant as TokioInstant, Timeout, timeout_at};
 
 use super::clock::from_now;
 use super::shared::Shared;
@@ -40,15 +41,9 @@ impl Shared {
     /// Refuses what waits and whatever comes, waits for what runs, and cuts it off at the deadline.
     pub(crate) async fn close(&self, deadline: Duration) -> Ended {
         let by = from_now(deadline);
-        self.with(|state, now| {
-            if state.tally.is_none() {
-                let refused = state.machine.close(now);
-                state.tally = Some(Tally { refused, ..Tally::default() });
-            }
-        });
+        self.shut();
         if !self.emptied(by, |_| 0).await {
-            self.aborting.store(true, Ordering::Release);
-            self.with(|state, _| state.machine.abort());
+            self.abort();
             // Permits don't notice anything: there is no use in waiting for them.
             self.emptied(from_now(GRACE), |permits| permits).await;
         }
@@ -56,6 +51,23 @@ impl Shared {
             let Tally { done, refused, aborted } = state.tally.unwrap_or_default();
             Ended { done, refused, aborted, open: state.in_flight }
         })
+    }
+
+    /// Refuses what waits and whatever comes, and cuts off what runs.
+    pub(crate) fn abort(&self) {
+        self.shut();
+        self.aborting.store(true, Ordering::Release);
+        self.with(|state, _| state.machine.abort());
+    }
+
+    /// Refuses what waits and whatever comes.
+    fn shut(&self) {
+        self.with(|state, now| {
+            if state.tally.is_none() {
+                let refused = state.machine.close(now);
+                state.tally = Some(Tally { refused, ..Tally::default() });
+            }
+        });
     }
 
     /// Waits until no more attempts run than `rest` makes of the number of permits. Returns whether it came to that.
@@ -66,9 +78,20 @@ impl Shared {
             if self.with(|state, _| state.in_flight <= rest(state.permits)) {
                 return true;
             }
-            if Handle::try_current().is_err() || timeout_at(by, ended).await.is_err() {
+            let in_time = match by_alarm(by, ended) {
+                Some(ended) => ended.await.is_ok(),
+                None => false,
+            };
+            if !in_time {
                 return self.with(|state, _| state.in_flight <= rest(state.permits));
             }
         }
     }
+}
+
+/// Waits for something until an instant; `None` where nobody can, outside a runtime or on one without timers.
+fn by_alarm<F: Future>(by: TokioInstant, awaited: F) -> Option<Timeout<F>> {
+    Handle::try_current().ok()?;
+    // That a runtime has no timers only shows in its panic.
+    catch_unwind(AssertUnwindSafe(|| timeout_at(by, awaited))).ok()
 }

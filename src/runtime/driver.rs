@@ -4,7 +4,6 @@
 //! stands still, and a driver on it would let everybody wait for ever.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
@@ -109,18 +108,23 @@ pub(crate) enum Next {
 
 /// Starts a driver on this runtime. It ends with the balancer's last handle or with the runtime.
 pub(crate) fn start(shared: &Arc<Shared>, runtime: &Handle, wake: Arc<Notify>) {
-    let post = Post { shared: Arc::downgrade(shared), runtime: runtime.id() };
+    let post = Post { shared: Arc::downgrade(shared), runtime: runtime.id(), sets_timer: false };
     drop(runtime.spawn(drive(post, wake)));
 }
 
-async fn drive(post: Post, wake: Arc<Notify>) {
+async fn drive(mut post: Post, wake: Arc<Notify>) {
     while let Some(shared) = post.shared.upgrade() {
         let next = shared.turn(post.runtime);
         drop(shared);
         match next {
             Next::Now => yield_now().await,
             // Whether it slept to the end does not matter: the next turn looks at the clock.
-            Next::At(instant) => drop(timeout_at(instant, wake.notified()).await),
+            Next::At(instant) => {
+                post.sets_timer = true;
+                let nap = timeout_at(instant, wake.notified());
+                post.sets_timer = false;
+                drop(nap.await);
+            }
             Next::Idle => wake.notified().await,
         }
     }
@@ -130,13 +134,14 @@ async fn drive(post: Post, wake: Arc<Notify>) {
 struct Post {
     shared: Weak<Shared>,
     runtime: Id,
+    /// A runtime that was built without timers panics over that, and will again.
+    sets_timer: bool,
 }
 
 impl Drop for Post {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            // The one thing in a driver that can panic is a timer on a runtime that was built without them.
-            shared.driver_ended(self.runtime, thread::panicking());
+            shared.driver_ended(self.runtime, self.sets_timer);
         }
     }
 }

@@ -25,7 +25,7 @@ thread_local! {
 pub(super) fn run<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>, now: Instant) {
     // A waker may call the machine. What follows from that is left to the loop below, or wakers that wake wakers would
     // pile up on the stack.
-    let outer = OWNER.try_with(|owner| owner.replace(shared.address())).unwrap_or_default();
+    let _turn = OwnersTurn::of(shared);
     loop {
         let mut errands = Errands::default();
         errands.collect(&mut state, now);
@@ -35,13 +35,35 @@ pub(super) fn run<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>, now:
         }
         state = shared.lock();
     }
-    let _ = OWNER.try_with(|owner| owner.set(outer));
 }
 
 /// Whether this thread runs this balancer's errands already, further up the stack.
 #[cold]
 pub(super) fn are_run_for(shared: &Shared) -> bool {
     OWNER.try_with(|owner| owner.get() == shared.address()).unwrap_or_default()
+}
+
+/// While a thread runs a balancer's errands. Ends however they end, or nothing on this thread would run any again.
+struct OwnersTurn {
+    outer: usize,
+}
+
+impl OwnersTurn {
+    fn of(shared: &Shared) -> Self {
+        Self { outer: OWNER.try_with(|owner| owner.replace(shared.address())).unwrap_or_default() }
+    }
+}
+
+impl Drop for OwnersTurn {
+    fn drop(&mut self) {
+        let _ = OWNER.try_with(|owner| owner.set(self.outer));
+    }
+}
+
+/// Runs code that is not the balancer's own: a panic of it, which the panic hook has shown, must not keep the others
+/// from being woken.
+fn apart(run: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
 /// What is to be done after the lock was let go.
@@ -87,18 +109,17 @@ impl Errands {
             shared.keys.forget(gone);
         }
         for event in self.events {
-            shared.tell(event);
+            apart(|| shared.tell(event));
         }
         if let Some(driver) = self.driver {
-            driver.notify_one();
+            apart(|| driver.notify_one());
         }
         if self.became_idle {
-            shared.idle.notify_waiters();
+            apart(|| shared.idle.notify_waiters());
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten() {
-            // One owner's panic must not keep the others from being woken.
-            let _ = catch_unwind(AssertUnwindSafe(|| wake.wake()));
+            apart(|| wake.wake());
             more = true;
         }
         more

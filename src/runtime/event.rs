@@ -70,6 +70,15 @@ pub enum Event {
         /// Why no other follows.
         reason: Refused,
     },
+    /// A request found no room in line, or lost its place there to a newer one.
+    NoRoom {
+        /// The request's rule.
+        rule: Arc<str>,
+        /// Its key.
+        key: Key,
+        /// [`QueueFull`](Refused::QueueFull) or [`Displaced`](Refused::Displaced).
+        reason: Refused,
+    },
     /// So many attempts were invalid that nothing starts any more: the level of `ban_guard` is reached.
     BanAhead {
         /// The level.
@@ -134,6 +143,11 @@ impl Announcer {
     fn subscribe(&self) -> Events {
         let sender = self.sender.get_or_init(|| broadcast::Sender::new(KEPT));
         Events { receiver: sender.subscribe() }
+    }
+
+    /// Whether anybody has ever wanted to hear anything.
+    pub(super) fn is_heard(&self) -> bool {
+        self.sender.get().is_some()
     }
 
     fn announce(&self, event: Event) {

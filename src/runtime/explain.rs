@@ -253,7 +253,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Closed => f.write_str("the balancer is closed"),
             Self::RuleRemoved => f.write_str("the rule was removed from the rules"),
-            Self::Paused => f.write_str("the rule is paused"),
+            Self::Paused => f.write_str("the rule, or everything, is paused"),
             Self::BanGuard(span) => write!(f, "`ban_guard` lets nothing start for {span:?}"),
             Self::Held { scope, lasts, cause } => {
                 let what = match scope {

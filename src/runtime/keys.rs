@@ -31,16 +31,20 @@ impl Keys {
 
     /// Lets `renew` replace the key's record while nobody else can.
     ///
-    /// `renew` gets the record that is known, and says which one is to be known from now on.
-    pub(crate) fn renew<R>(&self, hash: u64, key: &Key, renew: impl FnOnce(Option<KeyId>) -> (KeyId, R)) -> R {
+    /// `renew` gets the record that is known, and says which one is to be known from now on; `None` leaves it at that.
+    pub(crate) fn renew<R>(&self, hash: u64, key: &Key, renew: impl FnOnce(Option<KeyId>) -> (Option<KeyId>, R)) -> R {
         let mut shard = self.map.shards()[self.shard(hash)].write();
         if let Some((_, id)) = shard.get_mut(hash, |(known, _)| known == key) {
             let (renewed, result) = renew(Some(*id.get()));
-            *id.get_mut() = renewed;
+            if let Some(renewed) = renewed {
+                *id.get_mut() = renewed;
+            }
             return result;
         }
         let (id, result) = renew(None);
-        shard.insert(hash, (key.clone(), SharedValue::new(id)), |(key, _)| self.hash(key));
+        if let Some(id) = id {
+            shard.insert(hash, (key.clone(), SharedValue::new(id)), |(key, _)| self.hash(key));
+        }
         result
     }
 

@@ -215,8 +215,9 @@ impl Shared {
         // With no quota it is only the rule that can be wrong.
         let checked: &[Quota] = if quotas.is_empty() { &[Quota::per_second(1)] } else { quotas };
         self.live.load().rules.compile_own(rule, checked)?;
-        self.numbers.give(key, rule, quotas);
-        self.renew_numbers(key);
+        let key = self.aliases.resolve(key);
+        self.numbers.give(&key, rule, quotas);
+        self.renew_numbers(&key);
         Ok(())
     }
 
@@ -231,9 +232,10 @@ impl Shared {
     /// Tells the machine the numbers of a record that it has already.
     fn renew_numbers(&self, key: &Key) {
         let Some(record) = self.record(key) else { return };
-        let live = self.live.load();
-        let numbers = self.numbers.of(&live, key);
         self.with(|state, now| {
+            // Under the lock, so that nobody goes over to other rules or numbers before the machine has these.
+            let live = self.live.load();
+            let numbers = self.numbers.of(&live, key);
             for (rule, _) in (0..).map(RuleId).zip(&live.plan.rules) {
                 let own = numbers.iter().find(|(of, _)| *of == rule).map(|(_, specs)| Arc::clone(specs));
                 if own.is_some() || state.machine.has_own(record, rule) {

@@ -16,6 +16,7 @@ pub(crate) struct Meters {
     rule: Arc<str>,
     lane: Arc<str>,
     waiting: Gauge,
+    outside: Gauge,
     in_flight: Gauge,
     starts: Counter,
     wait: Histogram,
@@ -32,6 +33,7 @@ impl Meters {
                 rule: Arc::clone(&rule.name),
                 lane: Arc::clone(&plan.lanes[rule.lane].name),
                 waiting: gauge!("request_balancer_waiting", labels()),
+                outside: gauge!("request_balancer_outside", labels()),
                 in_flight: gauge!("request_balancer_in_flight", labels()),
                 starts: counter!("request_balancer_starts_total", labels()),
                 wait: histogram!("request_balancer_wait_seconds", labels()),
@@ -49,10 +51,19 @@ impl Meters {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     entered: Option<Arc<Meters>>,
+    /// The same while it waits before the line.
+    before: Option<Arc<Meters>>,
 }
 
 impl Meter {
+    pub(super) fn waits_outside(&mut self, shared: &Shared, rule: RuleId) {
+        let meters = Meters::of(shared, rule);
+        meters.outside.increment(1);
+        self.before = Some(meters);
+    }
+
     pub(super) fn waits(&mut self, shared: &Shared, rule: RuleId) {
+        self.comes_in();
         let meters = Meters::of(shared, rule);
         meters.waiting.increment(1);
         self.entered = Some(meters);
@@ -67,7 +78,14 @@ impl Meter {
         self.entered = Some(meters);
     }
 
+    fn comes_in(&mut self) {
+        if let Some(meters) = self.before.take() {
+            meters.outside.decrement(1);
+        }
+    }
+
     pub(super) fn leaves_line(&mut self) {
+        self.comes_in();
         if let Some(meters) = self.entered.take() {
             meters.waiting.decrement(1);
         }
@@ -105,6 +123,7 @@ pub(super) fn count(event: &Event) {
         Event::HoldCut { .. }
         | Event::HoldReleased { .. }
         | Event::RetryGaveUp { .. }
+        | Event::NoRoom { .. }
         | Event::BanOver
         | Event::LimitDiffers(_)
         | Event::Missed { .. } => {}

@@ -14,8 +14,9 @@ use crate::key::Key;
 
 /// A start that was granted and taken up: make the call, then drop the permit.
 ///
-/// Its drop ends the attempt and gives back its concurrency slots; nothing speaks against it having succeeded. Nothing
-/// else ends a permit, as no future stands behind it that could be dropped: no `attempt_timeout` goes for it, and if the
+/// Its drop ends the attempt and gives back its concurrency slots. Whether the call succeeded it does not say: if the
+/// server told others of the key to slow down without a number, only [`succeed`](Self::succeed) ends that row of longer
+/// and longer waits. Nothing else ends a permit, as no future stands behind it that could be dropped: no `attempt_timeout` goes for it, and if the
 /// balancer is closed, it stays [open](crate::Ended::open) until it is dropped.
 #[must_use = "dropping a permit ends the attempt"]
 #[derive(Debug)]
@@ -89,6 +90,23 @@ impl Permit {
         self.place.set_invalid();
     }
 
+    /// The call succeeded: ends the attempt, and with it the row of answers "slow down" without a number, if there was one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// balancer.request("send", 42).acquire().await?.succeed();
+    /// assert_eq!(balancer.snapshot().in_flight, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn succeed(mut self) {
+        self.place.succeed();
+    }
+
     /// The call failed: what follows is what the retry policy makes of that, as for an attempt that returns the failure.
     /// Puts the same request back in line and waits for its next start.
     ///
@@ -141,7 +159,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.place.succeed();
+        self.place.finish("done");
     }
 }
 

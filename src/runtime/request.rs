@@ -35,16 +35,12 @@ impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
         let live = shared.live.load();
-        let (max_wait, attempts) = match rule {
-            Ok(rule) => (live.rule(rule).max_wait.unwrap_or(Nanos::MAX), live.rule(rule).retry.attempts),
-            Err(_) => (Nanos::MAX, 1),
-        };
+        let max_wait = rule.as_ref().ok().and_then(|rule| live.rule(*rule).max_wait).unwrap_or(Nanos::MAX);
         let wishes = Wishes {
             cost: 1,
             not_before: Nanos::ZERO,
             max_wait,
             special: None,
-            attempts,
             idempotent: false,
             fail_fast: false,
             eager: false,
@@ -123,8 +119,9 @@ impl<'a, C> Request<'a, C> {
     /// The longest that one attempt may run, of [`run`](Self::run), [`call`](Self::call) and [`submit`](Self::submit);
     /// `None`: any. Default: the rule's `attempt_timeout`.
     ///
-    /// Then its future is dropped, and its concurrency slots are free at once; the start stays counted, as it is at the
-    /// server. It may have had its effect: only an [`idempotent`](Self::idempotent) request is tried again, like after a
+    /// Then its task is woken, and when it polls the future next, what runs is dropped and its concurrency slots are free:
+    /// at once in a task of its own, never in one that does not come to poll it. The start stays counted, as it is at
+    /// the server. It may have had its effect: only an [`idempotent`](Self::idempotent) request is tried again, like after a
     /// transient failure; all others end with [`Refused::TimedOut`]. Time in line is no time of an attempt, and an
     /// attempt that is ready when it is polled in time's last moment has made it. A [`Permit`] can't be timed out. A
     /// request that can be needs a tokio runtime with timers even where it need not wait.
@@ -175,7 +172,6 @@ impl<'a, C> Request<'a, C> {
         if let Ok(rule) = self.rule {
             let live = self.shared.live.load();
             let policy = retry.over(self.wishes.policy().unwrap_or_else(|| &live.rule(rule).retry));
-            self.wishes.attempts = policy.attempts;
             self.wishes.special().policy = Some(policy);
         }
         self

@@ -136,12 +136,12 @@ impl Shared {
                 done => return done,
             }
         }
-        let now_resolved = self.aliases.resolve(key);
-        if *now_resolved != *key {
-            // It became an alias meanwhile, which is why its record is gone.
-            return self.with_record(&now_resolved, call);
-        }
-        let (result, has_news) = self.keys.renew(hash, key, |known| {
+        let renewed = self.keys.renew(hash, key, |known| {
+            // It may have become an alias meanwhile, and that may be why its record is gone. Who makes it one later finds
+            // the record that is made here.
+            if *self.aliases.resolve(key) != *key {
+                return (None, None);
+            }
             let mut state = self.lock();
             let now = state.clock.read();
             let again = known.map(|id| (id, call(&mut state, now, id)));
@@ -153,8 +153,9 @@ impl Shared {
                 }
                 Some(done) => done,
             };
-            (id, (result, state.has_news(now)))
+            (Some(id), Some((result, state.has_news(now))))
         });
+        let Some((result, has_news)) = renewed else { return self.with_record(key, call) };
         if has_news {
             // Only now, as it may remove other keys: the shard had to be let go first.
             self.with(|_, _| ());

@@ -15,6 +15,8 @@ use crate::engine::{self, Instant, Plan};
 pub struct Snapshot {
     /// Requests in line, those included that wait for another attempt or have yet to take up their grant.
     pub waiting: usize,
+    /// Requests of [`submit_wait`](crate::Request::submit_wait) that wait for room in line.
+    pub outside: usize,
     /// Attempts that run.
     pub in_flight: usize,
     /// Keys with work or with an open window.
@@ -76,6 +78,8 @@ pub struct RuleSnapshot {
 pub struct KeySnapshot {
     /// Requests in line.
     pub waiting: usize,
+    /// Requests of [`submit_wait`](crate::Request::submit_wait) that wait for room in line.
+    pub outside: usize,
     /// Attempts that run.
     pub in_flight: usize,
     /// How long the key is held; `None` if it is not.
@@ -84,7 +88,7 @@ pub struct KeySnapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(plan: &Plan, now: Instant, snapshot: engine::Snapshot) -> Self {
+    pub(super) fn new(plan: &Plan, now: Instant, outside: usize, snapshot: engine::Snapshot) -> Self {
         let engine::Snapshot { waiting, in_flight, keys, held_until, next_wake, lanes, rules, differences } = snapshot;
         let lanes = plan.lanes.iter().zip(lanes).map(|(plan, lane)| {
             let engine::LaneSnapshot { waiting, in_flight, bypassed } = lane;
@@ -96,6 +100,7 @@ impl Snapshot {
         });
         Self {
             waiting,
+            outside,
             in_flight,
             keys,
             held: span(now, held_until),
@@ -108,9 +113,9 @@ impl Snapshot {
 }
 
 impl KeySnapshot {
-    pub(super) fn new(now: Instant, snapshot: &engine::KeySnapshot) -> Self {
+    pub(super) fn new(now: Instant, outside: usize, snapshot: &engine::KeySnapshot) -> Self {
         let engine::KeySnapshot { waiting, in_flight, held_until } = *snapshot;
-        Self { waiting, in_flight, held: span(now, held_until) }
+        Self { waiting, outside, in_flight, held: span(now, held_until) }
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) struct Meter(());
 
 #[expect(clippy::unused_self, reason = "as in meters.rs")]
 impl Meter {
+    pub(super) const fn waits_outside(&mut self, _: &Shared, _: RuleId) {}
+
     pub(super) const fn waits(&mut self, _: &Shared, _: RuleId) {}
 
     pub(super) const fn starts(&mut self, _: &Shared, _: RuleId, _: Duration) {}

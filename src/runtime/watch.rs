@@ -113,7 +113,7 @@ pub(super) fn log(event: &Event) {
             warn!(target: "request_balancer", limit, window, configured, reported, "the server has another limit");
         }
         // Told as refused, and never sent.
-        Event::RetryGaveUp { .. } | Event::Missed { .. } => {}
+        Event::RetryGaveUp { .. } | Event::NoRoom { .. } | Event::Missed { .. } => {}
     }
 }
 

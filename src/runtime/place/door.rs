@@ -20,10 +20,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     let entered = self.knock(&[], |state, now, record, rule, entry| {
                         let id = state.machine.enqueue_patiently(now, record, rule, entry)?;
                         state.machine.dispatch(now);
-                        Ok((Known { id, record }, state.machine.is_granted(id)))
+                        Ok((Known { id, record }, state.machine.is_granted(id), state.machine.is_outside(id)))
                     });
-                    let (known, granted) = entered.map_err(|reason| self.turned_away(reason))?;
+                    let (known, granted, outside) = entered.map_err(|reason| self.turned_away(reason))?;
                     self.stage = Stage::Waiting(known);
+                    if outside {
+                        self.meter.waits_outside(self.shared.borrow(), self.rule);
+                    }
                     if self.wishes.fail_fast && !granted {
                         return Poll::Ready(Err(self.not_now(known)));
                     }

@@ -34,8 +34,6 @@ pub(crate) struct Wishes {
     pub(crate) max_wait: Nanos,
     /// What few requests ask for.
     pub(crate) special: Option<Box<Special>>,
-    /// The policy's, for a look ahead.
-    pub(crate) attempts: u32,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
     pub(crate) eager: bool,
@@ -192,9 +190,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
+            is_last: self.spent.failures.saturating_add(1) >= self.attempts(),
             waited: self.waited(),
         }
+    }
+
+    /// How many attempts may fail: by its own policy, or by its rule's as things stand.
+    fn attempts(&self) -> u32 {
+        let own = self.wishes.policy().map(|policy| policy.attempts);
+        own.unwrap_or_else(|| self.shared().live.load().rule(self.rule).retry.attempts)
     }
 
     /// The cost of the running attempt turned out to be another.
@@ -221,7 +225,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
         if self.needs_timers() && Handle::try_current().is_err() {
             self.stage = Stage::Over;
-            return Err(Refused::NoRuntime);
+            return Err(self.turned_away(Refused::NoRuntime));
         }
         let term = self.term();
         let ancestors = self.shared().ancestors();

@@ -74,6 +74,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             self.meter.refused(self.shared.borrow(), self.rule, &reason);
             self.tell(&Step::Refused(&reason));
         }
+        if matches!(reason, Refused::QueueFull { .. } | Refused::Displaced) && self.shared().announcer.is_heard() {
+            let (rule, key) = (self.rule_name(), self.key.clone());
+            self.shared().tell(Event::NoRoom { rule, key, reason: reason.clone() });
+        }
         reason
     }
 

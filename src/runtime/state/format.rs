@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Anchor, Charge, LimitMemory, Memory, Nanos, Origin, Past};
+use crate::engine::{Anchor, Charge, LimitMemory, Memory, Nanos, Origin, Past, SlowRow};
 use crate::key::Key;
 use crate::runtime::live::Live;
 use crate::runtime::wall::{Unix, Wall};
@@ -31,6 +31,20 @@ pub(super) struct Kept {
     held_until: Option<Unix>,
     rules_held_until: Vec<(String, Unix)>,
     limits: Vec<KeptLimit>,
+    #[serde(default)]
+    row: Option<KeptRow>,
+    #[serde(default)]
+    rule_rows: Vec<(String, KeptRow)>,
+    #[serde(default)]
+    invalid: Vec<(Unix, u32)>,
+}
+
+/// A row of "slow down" without a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptRow {
+    length: u32,
+    latest: Unix,
+    until: Option<Unix>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +109,13 @@ impl Kept {
             held_until: memory.held.map(|until| wall.of(until)),
             rules_held_until: memory.rules.iter().map(|(name, until)| (name.to_string(), wall.of(*until))).collect(),
             limits: memory.limits.iter().filter_map(|limit| KeptLimit::new(wall, live, limit)).collect(),
+            row: memory.row.map(|row| KeptRow::new(wall, row)),
+            rule_rows: memory
+                .rule_rows
+                .iter()
+                .map(|(name, row)| (name.to_string(), KeptRow::new(wall, *row)))
+                .collect(),
+            invalid: memory.invalid.iter().map(|&(at, count)| (wall.of(at), count)).collect(),
         }
     }
 
@@ -107,8 +128,23 @@ impl Kept {
             held: self.held_until.map(|until| wall.instant(until)),
             rules: rules.map(|(name, until)| (name.as_str().into(), wall.instant(*until))).collect(),
             limits,
+            row: self.row.map(|row| row.row(wall)),
+            rule_rows: self.rule_rows.iter().map(|(name, row)| (name.as_str().into(), row.row(wall))).collect(),
+            invalid: self.invalid.iter().map(|&(at, count)| (wall.instant(at), count)).collect(),
         };
         (memory, unreadable)
+    }
+}
+
+impl KeptRow {
+    fn new(wall: Wall, row: SlowRow) -> Self {
+        let SlowRow { length, latest, until } = row;
+        Self { length, latest: wall.of(latest), until: until.map(|until| wall.of(until)) }
+    }
+
+    fn row(self, wall: Wall) -> SlowRow {
+        let Self { length, latest, until } = self;
+        SlowRow { length, latest: wall.instant(latest), until: until.map(|until| wall.instant(until)) }
     }
 }
 

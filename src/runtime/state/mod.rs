@@ -26,9 +26,10 @@ pub struct State(Versions);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Imported {
-    /// Limits and holds that go on from where they were. Some may be over already.
+    /// Limits, holds, rows of "slow down" and invalid attempts that go on from where they were; all the invalid ones count
+    /// as one. Some may be over already.
     pub taken: usize,
-    /// Limits and holds that were left out because the rules have no such rule, limit or unit.
+    /// Those that were left out because the rules have no such rule, limit or unit, or no `ban_guard`.
     pub ignored: usize,
 }
 
@@ -41,7 +42,9 @@ impl Balancer {
     /// - the starts in windows that are longer than a minute, each with its instant;
     /// - what buckets and spacing are owed that take longer than a minute to be free again, and the counts of calendar
     ///   days;
-    /// - holds, however short.
+    /// - holds, however short;
+    /// - how many times in a row a server said "slow down" without a number, so that the next wait is the longer one;
+    /// - invalid attempts that count for `ban_guard`.
     ///
     /// Not kept is what waits and runs, what was set in code ([`set_limit`](Self::set_limit), [`alias`](Self::alias),
     /// [`pause`](Self::pause)), and windows of up to a minute: where one stands alone, wait for one period before the first
@@ -78,6 +81,8 @@ impl Balancer {
     }
 
     /// As [`export_state`](Self::export_state), where a clock that is better than the machine's shows `wall` now.
+    ///
+    /// This balancer goes by it from now on, too: calendar days end at its midnight.
     #[must_use]
     pub fn export_state_at(&self, wall: SystemTime) -> State {
         let shared = self.shared();
@@ -115,7 +120,8 @@ impl Balancer {
         self.import_state_at(state, SystemTime::now())
     }
 
-    /// As [`import_state`](Self::import_state), where a clock that is better than the machine's shows `wall` now.
+    /// As [`import_state`](Self::import_state), where a clock that is better than the machine's shows `wall` now. This
+    /// balancer goes by it from now on, as after [`export_state_at`](Self::export_state_at).
     pub fn import_state_at(&self, state: &State, wall: SystemTime) -> Imported {
         let Versions::V1(kept) = &state.0;
         let shared = self.shared();
