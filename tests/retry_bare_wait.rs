@@ -164,6 +164,7 @@ fn two_keys_that_are_one_have_the_longer_row() {
     assert_eq!(slowed(&mut world, "a", 2, None, 1), 3);
 }
 
+#[cfg(feature = "tokio")]
 #[tokio::test(start_paused = true)]
 async fn a_dropped_permit_says_nothing_of_success() {
     let rules = "retry = { bare_wait = '5s', attempts = 9 }\n[rules]\nr = '100/1s'".parse::<request_balancer::Rules>();
