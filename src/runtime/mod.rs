@@ -21,6 +21,7 @@ mod observe;
 mod permit;
 mod place;
 mod request;
+mod rule_handle;
 mod run;
 mod shared;
 #[cfg(all(test, shuttle))]
@@ -35,13 +36,14 @@ mod wall;
 mod watch;
 
 pub use attempt::Attempt;
-pub use balancer::{Balancer, Builder, RuleHandle};
+pub use balancer::{Balancer, Builder};
 pub use closing::Ended;
 pub use event::{Event, Events};
 pub use explain::{Explanation, LimitReport, Reason, Standing};
 pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
 pub use request::Request;
+pub use rule_handle::RuleHandle;
 pub use run::Run;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]
