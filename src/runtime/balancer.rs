@@ -1,4 +1,4 @@
-//! The handles.
+//! The handle of a balancer.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -10,11 +10,12 @@ use super::closing::Ended;
 use super::event::{Event, Events, Holding};
 use super::explain::Explanation;
 use super::request::Request;
+use super::rule_handle::RuleHandle;
 use super::run::{Plain, Run, Told, Unclassified};
 use super::shared::{Shared, State};
 use super::snapshot::{KeySnapshot, Snapshot};
 use super::target::{Aim, Target};
-use crate::engine::{self, Health, Instant, KeyId, RuleId, Turned};
+use crate::engine::{self, Health, Instant, KeyId, Turned};
 use crate::error::{Classify, NextStart, Outcome, Refused};
 use crate::key::Key;
 use crate::rules::{Findings, Quota, Rules};
@@ -602,67 +603,5 @@ impl Builder {
             shared.note_coded();
         }
         Balancer { shared }
-    }
-}
-
-/// A handle of one rule of a balancer: the same calls without a rule's name.
-#[derive(Clone, Debug)]
-pub struct RuleHandle {
-    shared: Arc<Shared>,
-    rule: RuleId,
-}
-
-impl RuleHandle {
-    /// The rule's name.
-    #[must_use]
-    pub fn name(&self) -> Arc<str> {
-        self.shared.rule_name(self.rule)
-    }
-
-    /// As [`Balancer::run`].
-    pub fn run<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Told<Unclassified>>
-    where
-        F: FnMut(Attempt) -> Fut,
-        Fut: Future<Output = Outcome<T, E>>,
-    {
-        self.request(key).run(f)
-    }
-
-    /// As [`Balancer::call`].
-    pub fn call<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
-    where
-        F: FnMut(Attempt) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-        E: Classify,
-    {
-        self.request(key).call(f)
-    }
-
-    /// As [`Balancer::request`].
-    pub fn request(&self, key: impl Into<Key>) -> Request<'_> {
-        Request::new(&self.shared, Ok(self.rule), key.into())
-    }
-
-    /// Starts nothing of the rule until it is [resumed](Self::resume). What runs goes on.
-    pub fn pause(&self) {
-        self.shared.with(|state, _| state.machine.pause(self.rule));
-    }
-
-    /// Ends the rule's pause.
-    pub fn resume(&self) {
-        self.shared.with(|state, now| state.machine.resume(now, self.rule));
-    }
-
-    /// As [`Balancer::explain`].
-    #[must_use]
-    pub fn explain(&self, key: impl Into<Key>) -> Explanation {
-        self.shared.explain(self.rule, key.into())
-    }
-
-    /// As [`Balancer::next_start`].
-    #[must_use]
-    pub fn next_start(&self, key: impl Into<Key>) -> NextStart {
-        let record = self.shared.record(&key.into());
-        self.shared.with(|state, now| NextStart::since(now, state.machine.next_start(now, self.rule, record)))
     }
 }

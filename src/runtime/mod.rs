@@ -22,6 +22,7 @@ mod permit;
 mod place;
 mod pool;
 mod request;
+mod rule_handle;
 mod run;
 mod shared;
 #[cfg(all(test, shuttle))]
@@ -36,7 +37,7 @@ mod wall;
 mod watch;
 
 pub use attempt::{Attempt, Endpoint};
-pub use balancer::{Balancer, Builder, RuleHandle};
+pub use balancer::{Balancer, Builder};
 pub use closing::Ended;
 pub use event::{Event, Events};
 pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};
@@ -44,6 +45,7 @@ pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
 pub use pool::{Pool, PooledAttempt, PooledRequest};
 pub use request::Request;
+pub use rule_handle::RuleHandle;
 pub use run::Run;
 pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]

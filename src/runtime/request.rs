@@ -321,8 +321,9 @@ impl<'a, C> Request<'a, C> {
     ///
     /// Its own queue must have room, and so must the line as a whole, unless it can start at once when it comes. Who came
     /// first goes in first, as far as its queue has room; who submits without waiting finds no room before all of them,
-    /// unless its rule drops the oldest to make some. It displaces nobody itself. The future resolves to the [`Ticket`] as soon as the request stands in line; time before the
-    /// line is no time in it, so that `max_wait` and `not_before` begin then.
+    /// unless its rule drops the oldest to make some. It displaces nobody itself. The future resolves to the [`Ticket`] as
+    /// soon as the request stands in line; time before the line is no time in it, so that `max_wait` and `not_before`
+    /// begin then.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -104,8 +104,6 @@ impl LogHold {
             Scope::Request => false,
             Scope::Queue => same_rule && same_key,
             Scope::Key => same_key,
-            // Who is bound to none uses another one.
-            Scope::Endpoint => start.endpoint == next.endpoint,
             Scope::Rule => same_rule,
             // Of a start on no known one: another may take it.
             Scope::Endpoint => start.endpoint.is_some() && start.endpoint == next.endpoint,
@@ -206,7 +204,6 @@ impl fmt::Display for LogHold {
             Scope::Overall => "everything",
             Scope::Endpoint => "the endpoint",
             Scope::Rule => "the rule",
-            Scope::Endpoint => "the endpoint",
             Scope::Key => "the key",
             Scope::Queue => "the queue",
             Scope::Request => "the request",
