@@ -126,7 +126,7 @@ fn what_is_owed_to_a_paused_rule_is_used_by_its_sibling() {
     world.turn();
     world.run_until(5_000);
     let rule = world.rule("b");
-    world.scheduler.pause(rule);
+    world.scheduler.pause(world.now, rule);
     world.run_until(35_000);
     assert_eq!(world.starts("a", 1), secs([0, 10, 20]));
     world.scheduler.resume(world.now, rule);
@@ -988,11 +988,11 @@ fn what_is_paused_or_closed_is_not_said_to_be_well() {
     let mut world = World::new("[rules]\na = '1/1s'\nb = {}");
     let (a, b) = (world.rule("a"), world.rule("b"));
     assert_eq!(world.scheduler.health(world.now), Health::Ok);
-    world.scheduler.pause(a);
+    world.scheduler.pause(world.now, a);
     assert_eq!(world.scheduler.health(world.now), Health::Limited);
     assert_eq!(world.scheduler.next_start(world.now, a, None), NextStart::Never);
     world.scheduler.resume(world.now, a);
-    world.scheduler.pause_all();
+    world.scheduler.pause_all(world.now);
     assert_eq!(world.scheduler.health(world.now), Health::Limited);
     world.scheduler.resume_all(world.now);
     assert_eq!(world.scheduler.health(world.now), Health::Ok);

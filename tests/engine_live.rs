@@ -70,7 +70,7 @@ fn what_comes_back_under_a_removed_rule_is_refused() {
             let mut world = World::new("[rules]\na = '1/1s'\nc = {}");
             let runs = world.enter_as("a", 1, Manner::Runs, Entry::default());
             if paused {
-                world.scheduler.pause(world.rule("a"));
+                world.scheduler.pause(world.now, world.rule("a"));
             }
             replace(&mut world, "[rules]\nc = {}");
             match scope {

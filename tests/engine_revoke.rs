@@ -68,9 +68,9 @@ fn a_grant_that_nobody_took_up_does_not_start_during_a_pause() {
         let (mut world, _, granted) = granted();
         let rule = world.rule("a");
         if all {
-            world.scheduler.pause_all()
+            world.scheduler.pause_all(world.now)
         } else {
-            world.scheduler.pause(rule)
+            world.scheduler.pause(world.now, rule)
         }
         assert_eq!(world.claim(granted), Claim::Waiting);
         world.asked[granted].manner = Manner::Prompt;
@@ -93,6 +93,22 @@ fn a_grant_that_is_taken_back_after_its_deadline_is_refused() {
     world.turn();
     world.run_until(20);
     let rule = world.rule("a");
-    world.scheduler.pause(rule);
+    world.scheduler.pause(world.now, rule);
     assert!(matches!(world.claim(granted), Claim::Refused { why: Why::MaxWait, .. }));
+}
+
+/// The time that passed since the engine was last spoken to is no part of the next one's lease.
+#[test]
+fn who_follows_one_whose_grant_a_pause_takes_back_has_a_whole_lease() {
+    let mut world = World::new("[rules]\na = {}\nb = {}\n[lanes.1]\nconcurrency = 1");
+    let _ = world.enqueue_as("a", 1, Manner::Zombie, Entry::default());
+    let next = world.enqueue_as("b", 2, Manner::Zombie, Entry::default());
+    world.turn();
+    world.now = world::ms(30);
+    let rule = world.rule("a");
+    world.scheduler.pause(world.now, rule);
+    for (at, is_granted) in [(129, true), (130, false)] {
+        world.scheduler.dispatch(world::ms(at));
+        assert_eq!(world.scheduler.is_granted(world.asked[next].id), is_granted, "at {at} ms");
+    }
 }

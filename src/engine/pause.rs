@@ -7,9 +7,10 @@ use super::time::Instant;
 
 impl<W> Scheduler<W> {
     /// Starts nothing of the rule until [`resume`](Self::resume), not even what is granted.
-    pub fn pause(&mut self, rule: RuleId) {
+    pub fn pause(&mut self, now: Instant, rule: RuleId) {
+        let now = self.tick(now);
         self.rules[usize::from(rule.0)].paused = true;
-        self.stop(Target::Rule(rule));
+        self.stop(now, Target::Rule(rule));
     }
 
     /// Ends a rule's pause.
@@ -20,9 +21,10 @@ impl<W> Scheduler<W> {
     }
 
     /// Starts nothing at all until [`resume_all`](Self::resume_all), not even what is granted.
-    pub fn pause_all(&mut self) {
+    pub fn pause_all(&mut self, now: Instant) {
+        let now = self.tick(now);
         self.paused = true;
-        self.stop(Target::Overall);
+        self.stop(now, Target::Overall);
     }
 
     /// Ends the pause of everything; rules that are paused by themselves stay so.
@@ -32,8 +34,7 @@ impl<W> Scheduler<W> {
         self.dispatch(now);
     }
 
-    fn stop(&mut self, target: Target) {
-        let now = self.latest();
+    fn stop(&mut self, now: Instant, target: Target) {
         if self.revoke_of(now, target) {
             self.dispatch(now);
         }

@@ -542,11 +542,6 @@ impl<W> Scheduler<W> {
         self.now
     }
 
-    /// The latest instant seen.
-    pub(super) const fn latest(&self) -> Instant {
-        self.now
-    }
-
     /// Finds the request's queue, or says why it may not come in.
     pub(super) fn admit(&mut self, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<u32, Turned> {
         if self.closed {

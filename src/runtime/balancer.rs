@@ -287,7 +287,7 @@ impl Balancer {
     /// # }
     /// ```
     pub fn pause_all(&self) {
-        self.shared.with(|state, _| state.machine.pause_all());
+        self.shared.with(|state, now| state.machine.pause_all(now));
     }
 
     /// Ends the pause of everything. Rules that are paused by themselves stay so.

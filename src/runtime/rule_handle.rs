@@ -51,7 +51,7 @@ impl RuleHandle {
 
     /// Starts nothing of the rule until it is [resumed](Self::resume). What runs goes on.
     pub fn pause(&self) {
-        self.shared.with(|state, _| state.machine.pause(self.rule));
+        self.shared.with(|state, now| state.machine.pause(now, self.rule));
     }
 
     /// Ends the rule's pause.

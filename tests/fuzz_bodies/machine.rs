@@ -191,7 +191,7 @@ impl World {
                     self.scheduler.release(self.now, target);
                 }
             }
-            Op::Pause(rule, 0..32) => self.scheduler.pause(RuleId(rule.into())),
+            Op::Pause(rule, 0..32) => self.scheduler.pause(self.now, RuleId(rule.into())),
             Op::Resume(rule) => self.scheduler.resume(self.now, RuleId(rule.into())),
             Op::Turn => self.scheduler.dispatch(self.now),
             Op::Close(0) => {

@@ -140,7 +140,7 @@ impl Owner {
                 }
             }
             Op::Pause(rule) => {
-                self.scheduler.pause(rule_id(*rule));
+                self.scheduler.pause(now, rule_id(*rule));
                 self.books.paused[*rule] = true;
                 self.revoked()?;
             }
