@@ -2,8 +2,8 @@
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
 use super::cost::{Costs, OwnCosts};
-use super::limit::{LimitState, PaceClock, Spec};
-use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
+use super::limit::{self, LimitState, PaceClock, Spec};
+use super::plan::{LimitRef, LimitSpec, Overflow, PaceRef, RuleId, RulePlan};
 use super::queue::{Links, Queue, QueueState, Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -188,10 +188,7 @@ impl<W> Scheduler<W> {
             started: true,
             waker: None,
         });
-        self.each_limit(index, |spec, state, cost| {
-            state.grant(spec, now, cost);
-            state.claim(spec, now, cost);
-        });
+        self.each_limit(index, |spec, state, cost| state.start(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(queue);
         self.count_running(queue);
@@ -238,12 +235,27 @@ impl<W> Scheduler<W> {
     /// An attempt ended, however.
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
-        self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
+        if self.ends_count(index) {
+            self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
+        }
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
         self.lanes[self.plan.rules[rule].lane].running -= 1;
         self.redecide_blocked(queue);
+    }
+
+    /// Whether a limit of the request counts from the end of an attempt.
+    pub(super) fn ends_count(&self, index: u32) -> bool {
+        if !self.any_end {
+            return false;
+        }
+        let queue = &self.queues[self.requests[index].queue];
+        let rule = &self.plan.rules[usize::from(queue.rule)];
+        let of = |specs: &[LimitSpec], bound: &LimitRef| limit::counts_from_end(specs[bound.limit].kind);
+        Queue::own(&queue.numbers, rule).iter().any(|spec| limit::counts_from_end(spec.kind))
+            || rule.key.iter().any(|bound| of(&self.plan.key_limits, bound))
+            || rule.shared.iter().any(|bound| of(&self.plan.shared_limits, bound))
     }
 
     /// Forgets a request that stands nowhere.
@@ -457,6 +469,9 @@ impl<W> Scheduler<W> {
         let costs = request.costs.get();
         let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
+        if rule.key_pace.is_empty() && rule.shared_pace.is_empty() {
+            return;
+        }
         let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
         for pace in rule.key_pace.iter().filter(counted) {
             change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));

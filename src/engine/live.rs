@@ -167,6 +167,7 @@ impl<W> Scheduler<W> {
             }
         }
         self.rules = rules.into();
+        self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {
             self.queues[index].state = QueueState::Idle;

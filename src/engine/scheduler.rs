@@ -68,6 +68,8 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
+    /// Whether any limit counts, or counted, from the end of an attempt.
+    pub(super) any_end: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
@@ -124,6 +126,7 @@ impl<W> Scheduler<W> {
             reserved: Vec::new(),
             wakes: Vec::new(),
             evicted: Vec::new(),
+            any_end: plan.counts_any_end(),
             begin,
             now: begin,
             closed: false,
@@ -257,6 +260,13 @@ impl<W> Scheduler<W> {
             }
             Stage::Granted { .. } => self.claim_granted(now, id),
         }
+    }
+
+    /// Whether the instant at which a running request ends matters to a limit. If not, [`finish`](Self::finish) may be
+    /// told any instant that has been, such as the latest that the machine knows.
+    #[must_use]
+    pub fn counts_end(&self, id: RequestId) -> bool {
+        self.requests.contains(id.index, id.generation) && self.ends_count(id.index)
     }
 
     /// The attempt ended and so does the request. An unknown request is ignored.
@@ -421,6 +431,7 @@ impl<W> Scheduler<W> {
         let plan = &self.plan.rules[usize::from(rule.0)];
         let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
         limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
+        self.any_end |= numbers.iter().any(|numbers| numbers.iter().any(|spec| limit::counts_from_end(spec.kind)));
         *old = numbers;
         self.count_outstanding(queue);
         self.redecide_all(key.index);

@@ -34,6 +34,11 @@ impl<T: Copy + Ord> Timers<T> {
         self.heap.peek().map(|&Reverse((at, _, target))| (at, target))
     }
 
+    /// The instant of the earliest entry, which may be stale.
+    pub(crate) fn next(&self) -> Instant {
+        self.heap.peek().map_or(Instant::NEVER, |&Reverse((at, ..))| at)
+    }
+
     /// Takes the earliest entry out if it is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         let due = self.peek().filter(|&(at, _)| at <= now)?;

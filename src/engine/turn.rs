@@ -100,11 +100,10 @@ impl<W> Scheduler<W> {
     /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let timers = self.timers.peek().map(|(at, _)| at);
-        let deadlines = self.deadlines.peek().map(|(at, _)| at);
-        let sweeps = self.sweeps.peek().map(|(at, _)| at);
-        let leases = self.leases.front().map(|&(at, _)| at);
-        [timers, deadlines, sweeps, leases, self.opens].into_iter().flatten().min()
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        let next = self.timers.next().min(self.deadlines.next()).min(self.sweeps.next()).min(lease);
+        let next = next.min(self.opens.unwrap_or(Instant::NEVER));
+        (next != Instant::NEVER).then_some(next)
     }
 
     /// After an event: a turn, if there is anything to do.

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// The rules in force.
     pub(crate) live: ArcSwap<Live>,
+    /// What the rules in force say of it: looked up at every poll.
+    pub(super) nests: AtomicBool,
     pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
     pub(crate) aliases: Aliases,
@@ -69,6 +71,7 @@ impl Shared {
                 seed,
                 became_idle: false,
             }),
+            nests: AtomicBool::new(live.nests),
             live: ArcSwap::from_pointee(live),
             numbers: Numbers::default(),
             keys: Keys::default(),
@@ -101,6 +104,22 @@ impl Shared {
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.lock();
         let now = state.clock.read();
+        self.call(state, now, call)
+    }
+
+    /// The same at the end of an attempt. The clock is read only for a limit that counts from there.
+    pub(crate) fn with_end<R>(&self, id: RequestId, call: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let now = if state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
+        self.call(state, now, call)
+    }
+
+    fn call<'a, R>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        now: Instant,
+        call: impl FnOnce(&mut State, Instant) -> R,
+    ) -> R {
         let result = call(&mut state, now);
         if state.has_news(now) && !errands::are_run_for(self) {
             // One turn is the caller's share; what is left is a driver's.
@@ -205,12 +224,12 @@ impl Shared {
 
     /// The attempts of this balancer that are being polled on this thread, outermost first.
     pub(crate) fn ancestors(&self) -> Vec<RequestId> {
-        if self.live.load().nests { nesting::ancestors(self.address()) } else { Vec::new() }
+        if self.nests.load(Ordering::Relaxed) { nesting::ancestors(self.address()) } else { Vec::new() }
     }
 
     /// Remembers an attempt while `poll` polls it.
     pub(crate) fn polling<R>(&self, id: RequestId, poll: impl FnOnce() -> R) -> R {
-        if self.live.load().nests { nesting::polling(self.address(), id, poll) } else { poll() }
+        if self.nests.load(Ordering::Relaxed) { nesting::polling(self.address(), id, poll) } else { poll() }
     }
 
     pub(crate) fn is_aborting(&self) -> bool {

@@ -101,6 +101,17 @@ impl LimitState {
         }
     }
 
+    /// A request for which there was room a moment ago is granted and begins in one.
+    pub(crate) fn start(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        match self {
+            Self::Window(window) => window.start(spec.window(), now, cost),
+            Self::Gcra(_) | Self::Calendar(_) => {
+                self.grant(spec, now, cost);
+                self.claim(spec, now, cost);
+            }
+        }
+    }
+
     /// Its attempt ended.
     pub(crate) fn end(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
         match self {

@@ -94,6 +94,15 @@ impl Window {
         }
     }
 
+    /// Granted and begun in one, just after there was room for it.
+    pub(crate) fn start(&mut self, spec: Spec, now: Instant, cost: u32) {
+        match spec.anchor {
+            Anchor::Start if spec.period.is_zero() => {}
+            Anchor::Start => self.log.push(spec.written(now), cost),
+            Anchor::End => self.outstanding += cost,
+        }
+    }
+
     /// Its attempt ended, however.
     pub(crate) fn end(&mut self, spec: Spec, now: Instant, cost: u32) {
         match spec.anchor {

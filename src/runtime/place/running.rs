@@ -48,7 +48,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn finish(&mut self) {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.stage = Stage::Over;
-            let _waker = self.shared().with(|state, now| {
+            let _waker = self.shared().with_end(id, |state, now| {
                 let waker = state.machine.take_waker(id);
                 state.machine.finish(now, id);
                 state.ended(self.is_permit);
