@@ -86,7 +86,8 @@ fn withdrawn(requests: usize) {
 fn crowd(requests: usize) -> (Scheduler<usize>, Vec<RequestId>) {
     let rules: Rules = BUSY.parse().expect("sound rules");
     let mut scheduler = Scheduler::new(rules.plan());
-    let keys: Vec<_> = (0..requests.div_ceil(PER_KEY)).map(|tag| scheduler.add_key(Instant::ZERO, tag as u64)).collect();
+    let keys: Vec<_> =
+        (0..requests.div_ceil(PER_KEY)).map(|tag| scheduler.add_key(Instant::ZERO, tag as u64)).collect();
     let enter = |place: usize| {
         let key = keys[place % keys.len()];
         let id = scheduler.enqueue(Instant::ZERO, key, RuleId(0), Entry::default()).expect("room in line");

@@ -7,6 +7,7 @@ use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{Queue, QueueState, Stage};
+use super::quick::Quick;
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
 use super::time::Instant;
@@ -167,6 +168,7 @@ impl<W> Scheduler<W> {
             }
         }
         self.rules = rules.into();
+        self.quick = Quick::all(&self.plan);
         self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {

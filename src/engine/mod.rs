@@ -17,6 +17,7 @@ mod live;
 mod owed;
 mod plan;
 mod queue;
+mod quick;
 mod retry;
 mod scheduler;
 mod slab;

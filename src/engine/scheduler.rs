@@ -10,6 +10,7 @@ use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{KeyRecord, Queue, Request, Stage};
+use super::quick::Quick;
 use super::slab::Slab;
 use super::time::Instant;
 use super::timers::Timers;
@@ -62,6 +63,8 @@ pub struct Scheduler<W> {
     pub(super) leases: VecDeque<(Instant, RequestId)>,
     /// When a turn could do more for the queues that are ready.
     pub(super) opens: Option<Instant>,
+    /// The short cuts of the rules.
+    pub(super) quick: Box<[Option<Quick>]>,
     /// Scratch of a turn: lanes in the order in which they are served.
     pub(super) order: Vec<usize>,
     /// Scratch of a turn: shared limits that a costly request waits for.
@@ -74,6 +77,8 @@ pub struct Scheduler<W> {
     begin: Instant,
     now: Instant,
     closed: bool,
+    /// Whether the last call left nothing to see to.
+    pub(super) quiet: bool,
 }
 
 /// What changes about a rule.
@@ -122,6 +127,7 @@ impl<W> Scheduler<W> {
             sweeps: Timers::new(),
             leases: VecDeque::new(),
             opens: None,
+            quick: Quick::all(&plan),
             order: Vec::new(),
             reserved: Vec::new(),
             wakes: Vec::new(),
@@ -130,6 +136,7 @@ impl<W> Scheduler<W> {
             begin,
             now: begin,
             closed: false,
+            quiet: false,
             plan,
         }
     }
@@ -174,6 +181,15 @@ impl<W> Scheduler<W> {
     /// Says why the request was turned away; nothing is kept of it then.
     pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<Enter, Turned> {
         let now = self.tick(now);
+        if entry.cost <= 1
+            && entry.units.is_empty()
+            && entry.not_before.is_none()
+            && !self.closed
+            && let Some(id) = self.start_quickly(now, key, rule)
+        {
+            self.quiet = true;
+            return Ok(Enter::Started(id));
+        }
         let queue = self.admit(key, rule, entry)?;
         let costs = Costs::new(entry.cost, entry.units);
         if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, costs) {
@@ -233,6 +249,7 @@ impl<W> Scheduler<W> {
 
     /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
     pub fn wake_waiting(&mut self) {
+        self.quiet = false;
         let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
         for index in waiting {
             self.wakes.extend(self.requests[index].waker.take());
@@ -270,8 +287,23 @@ impl<W> Scheduler<W> {
     }
 
     /// The attempt ended and so does the request. An unknown request is ignored.
-    pub fn finish(&mut self, now: Instant, id: RequestId) {
+    ///
+    /// A waker that is set and not used yet comes back, so that its owner may drop it where that does no harm.
+    pub fn finish(&mut self, now: Instant, id: RequestId) -> Option<W> {
+        let now = self.tick(now);
+        if let Some(waker) = self.end_quickly(now, id) {
+            return waker;
+        }
+        let waker = self.take_waker(id);
         self.withdraw(now, id);
+        waker
+    }
+
+    /// Whether the last call that was told the time left nothing for the owner to see to: nobody to wake, nobody evicted,
+    /// and the next wake-up is no earlier than it was before.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
@@ -470,6 +502,7 @@ impl<W> Scheduler<W> {
     ///
     /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
     pub fn abort(&mut self) -> usize {
+        self.quiet = false;
         let running: Vec<u32> =
             self.requests.indices().filter(|&index| self.requests[index].stage == Stage::Running).collect();
         for &index in &running {
@@ -518,8 +551,11 @@ impl<W> Scheduler<W> {
 
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
+        self.quiet = false;
         self.now = self.now.max(now);
-        self.days.advance(self.now);
+        if !self.plan.zones.is_empty() {
+            self.days.advance(self.now);
+        }
         self.now
     }
 

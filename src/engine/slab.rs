@@ -98,6 +98,16 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The entry to change, if the id is not stale.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let (position, slot) = split(index);
+        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
+            Slot::Full { generation: found, value } if *found == generation => Some(value),
+            Slot::Full { .. } | Slot::Free { .. } => None,
+        }
+    }
+
     /// Whether the id is not stale.
     pub(crate) fn contains(&self, index: u32, generation: u32) -> bool {
         self.get(index, generation).is_some()

@@ -137,8 +137,14 @@ impl<W> Scheduler<W> {
         self.leases.push_back((lease, RequestId { index, generation }));
     }
 
-    fn anything_ready(&self) -> bool {
+    pub(super) fn anything_ready(&self) -> bool {
         self.lanes.iter().any(|lane| lane.ready > 0)
+    }
+
+    /// When something that waits for an instant is due: a queue, a request, a lease, a key to look at.
+    pub(super) fn next_due(&self) -> Instant {
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        self.timers.next().min(self.sweeps.next()).min(lease)
     }
 
     fn is_due(&self, now: Instant) -> bool {

@@ -291,6 +291,9 @@ impl State {
     }
 
     fn has_news(&mut self, now: Instant) -> bool {
+        if self.machine.is_quiet() && !self.became_idle {
+            return false;
+        }
         let next = self.next_wake();
         next <= now
             || self.became_idle

@@ -19,6 +19,7 @@ pub(crate) use self::calendar::Days;
 pub(crate) use self::pace::PaceClock;
 pub use self::past::Past;
 pub(crate) use self::spec::{Spec, capacity, counts_from_end};
+pub(crate) use self::window::Spec as WindowSpec;
 
 /// A limit's answer to "does this fit now?"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,14 @@ impl LimitState {
             LimitKind::Window { .. } => Self::Window(Window::default()),
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Self::Gcra(Gcra::default()),
             LimitKind::Calendar { .. } => Self::Calendar(Calendar::default()),
+        }
+    }
+
+    /// The window that it is, if it is one.
+    pub(crate) const fn as_window(&mut self) -> Option<&mut Window> {
+        match self {
+            Self::Window(window) => Some(window),
+            Self::Gcra(_) | Self::Calendar(_) => None,
         }
     }
 

@@ -50,6 +50,14 @@ struct Ring {
 const KEPT_ENTRIES: usize = 64;
 
 impl Window {
+    /// Whether `cost` fits now, with `reserve` left over for others: the question alone, for those who need no instant.
+    #[inline]
+    pub(crate) fn has_room(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> bool {
+        self.log.forget(now, spec.period);
+        let capacity = spec.count - reserve.min(spec.count.saturating_sub(cost));
+        u64::from(self.outstanding) + u64::from(cost) + u64::from(self.log.used()) <= u64::from(capacity)
+    }
+
     /// Whether `cost` fits now, with `reserve` left over for others.
     pub(crate) fn ask(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
         self.log.forget(now, spec.period);
@@ -95,6 +103,7 @@ impl Window {
     }
 
     /// Granted and begun in one, just after there was room for it.
+    #[inline]
     pub(crate) fn start(&mut self, spec: Spec, now: Instant, cost: u32) {
         match spec.anchor {
             Anchor::Start if spec.period.is_zero() => {}

@@ -49,8 +49,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.stage = Stage::Over;
             let _waker = self.shared().with_end(id, |state, now| {
-                let waker = state.machine.take_waker(id);
-                state.machine.finish(now, id);
+                let waker = state.machine.finish(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.done += 1);
                 waker
