@@ -25,7 +25,8 @@ pub(super) struct Quick {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     limit: u32,
-    reserve: u32,
+    /// What may be counted already.
+    before: u32,
     spec: WindowSpec,
 }
 
@@ -53,7 +54,9 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
     let counted = refs.filter(|bound| Costs::ONE.of(specs[bound.limit].charge) > 0);
     let step = |bound: LimitRef| {
         let spec = Spec::of_window(specs[bound.limit].kind)?;
-        Some(Step { limit: u32::try_from(bound.limit).ok()?, reserve: bound.reserve, spec })
+        let before = spec.count.checked_sub(1)?;
+        let before = before.saturating_sub(bound.reserve);
+        Some(Step { limit: u32::try_from(bound.limit).ok()?, before, spec })
     };
     counted.map(step).collect()
 }
@@ -64,7 +67,7 @@ fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     let states = states.as_mut_slice();
     steps.iter().all(|step| {
         let window = states[step.limit as usize].as_window();
-        window.is_some_and(|window| window.has_room(step.spec, now, 1, step.reserve))
+        window.is_some_and(|window| window.counted(step.spec.period, now) <= step.before)
     })
 }
 

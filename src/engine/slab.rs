@@ -54,16 +54,19 @@ impl<T> Slab<T> {
         let generation = self.generation;
         let chunk = &mut self.chunks[position];
         let full = Slot::Full { generation, value };
-        let slot = chunk.free;
-        if slot == NIL {
-            chunk.slots.push(full);
-        } else {
-            match std::mem::replace(&mut chunk.slots[slot as usize], full) {
-                Slot::Free { next } => chunk.free = next,
-                Slot::Full { .. } => unreachable!("a slot on the free list holds a value"),
+        let slot = match chunk.free {
+            NIL => {
+                chunk.slots.push(full);
+                chunk.slots.len() - 1
             }
-        }
-        let slot = if slot == NIL { chunk.slots.len() - 1 } else { slot as usize };
+            free => {
+                let slot = &mut chunk.slots[free as usize];
+                let Slot::Free { next } = *slot else { unreachable!("a slot on the free list holds a value") };
+                chunk.free = next;
+                *slot = full;
+                free as usize
+            }
+        };
         chunk.live += 1;
         self.len += 1;
         ((position * CHUNK + slot) as u32, generation)
@@ -132,7 +135,19 @@ impl<T> Slab<T> {
         })
     }
 
+    #[inline]
     fn chunk_with_room(&mut self) -> usize {
+        if let Some(&position) = self.with_room.last()
+            && let Some(chunk) = self.chunks.get(position as usize)
+            && chunk.has_room()
+        {
+            return position as usize;
+        }
+        self.find_chunk_with_room()
+    }
+
+    #[cold]
+    fn find_chunk_with_room(&mut self) -> usize {
         while let Some(&position) = self.with_room.last() {
             if let Some(chunk) = self.chunks.get_mut(position as usize) {
                 if chunk.has_room() {

@@ -50,12 +50,22 @@ struct Ring {
 const KEPT_ENTRIES: usize = 64;
 
 impl Window {
-    /// Whether `cost` fits now, with `reserve` left over for others: the question alone, for those who need no instant.
+    /// What it counts now: what started in the period before, and what is outstanding.
     #[inline]
-    pub(crate) fn has_room(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> bool {
-        self.log.forget(now, spec.period);
-        let capacity = spec.count - reserve.min(spec.count.saturating_sub(cost));
-        u64::from(self.outstanding) + u64::from(cost) + u64::from(self.log.used()) <= u64::from(capacity)
+    pub(crate) fn counted(&mut self, period: Nanos, now: Instant) -> u32 {
+        let used = match &mut self.log {
+            Log::Empty => 0,
+            Log::One { at, cost } if at.saturating_add(period) > now => *cost,
+            Log::One { .. } => {
+                self.log = Log::Empty;
+                0
+            }
+            Log::Many(ring) => {
+                ring.forget(now, period);
+                ring.used
+            }
+        };
+        self.outstanding.saturating_add(used)
     }
 
     /// Whether `cost` fits now, with `reserve` left over for others.
@@ -234,6 +244,22 @@ impl Spec {
     }
 }
 
+impl Ring {
+    /// Drops the starts that left the window.
+    fn forget(&mut self, now: Instant, period: Nanos) {
+        while let Some(&(at, cost)) = self.starts.front() {
+            if at.saturating_add(period) > now {
+                return;
+            }
+            self.starts.pop_front();
+            self.used -= cost;
+        }
+        if self.starts.capacity() > KEPT_ENTRIES {
+            self.starts.shrink_to(KEPT_ENTRIES);
+        }
+    }
+}
+
 impl Log {
     fn used(&self) -> u32 {
         match self {
@@ -261,19 +287,11 @@ impl Log {
                     *self = Self::Empty;
                 }
             }
-            Self::Many(ring) => {
-                while let Some(&(at, cost)) = ring.starts.front() {
-                    if !gone(at) {
-                        return;
-                    }
-                    ring.starts.pop_front();
-                    ring.used -= cost;
-                }
-                ring.starts.shrink_to(KEPT_ENTRIES);
-            }
+            Self::Many(ring) => ring.forget(now, period),
         }
     }
 
+    #[inline]
     fn push(&mut self, now: Instant, cost: u32) {
         match self {
             Self::Empty => *self = Self::One { at: now, cost },

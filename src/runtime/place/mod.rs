@@ -20,12 +20,12 @@ pub(crate) struct Wishes {
     /// In requests.
     pub(crate) cost: u32,
     pub(crate) not_before: Nanos,
-    /// [`Nanos::MAX`]: for as long as it takes.
-    pub(crate) max_wait: Nanos,
+    /// `None`: the rule's. [`Nanos::MAX`]: for as long as it takes.
+    pub(crate) max_wait: Option<Nanos>,
     /// What few requests ask for.
     pub(crate) special: Option<Box<Special>>,
-    /// The policy's, for a look ahead.
-    pub(crate) attempts: u32,
+    /// The policy's, for a look ahead. `None`: the rule's.
+    pub(crate) attempts: Option<u32>,
     pub(crate) idempotent: bool,
     pub(crate) fail_fast: bool,
 }
@@ -154,7 +154,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.wishes.attempts,
+            failures: self.spent.failures,
+            attempts: self.wishes.attempts,
             waited: self.waited(),
         }
     }
@@ -258,11 +259,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     next_start => return Ok(Err(Refused::NotNow { next_start })),
                 }
             }
+            let max_wait = wishes.max_wait.or(state.machine.plan().rules[usize::from(rule.0)].max_wait);
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
-                deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
+                deadline: deadline(now, max_wait, Nanos::ZERO),
             };
             ask(state, now, record, rule, entry).map(Ok)
         })?
@@ -314,6 +316,7 @@ impl From<Turned> for Refused {
 }
 
 /// When a request has stood in line for `max_wait`, if it has for `waited` already.
-fn deadline(now: Instant, max_wait: Nanos, waited: Nanos) -> Option<Instant> {
-    (max_wait != Nanos::MAX).then(|| now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
+fn deadline(now: Instant, max_wait: Option<Nanos>, waited: Nanos) -> Option<Instant> {
+    let max_wait = max_wait.filter(|&max_wait| max_wait != Nanos::MAX)?;
+    Some(now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
 }
