@@ -10,9 +10,22 @@ mod unhindered;
 
 use report::Line;
 
+/// What is measured, by names that may be given as arguments.
+const SECTIONS: [(&str, fn() -> Vec<Line>); 4] = [
+    ("one-key", || unhindered::measure(&[1])),
+    ("some-keys", || unhindered::measure(&[1_000])),
+    ("many-keys", || unhindered::measure(&[100_000])),
+    ("in-line", in_line::measure),
+];
+
 fn main() {
-    let mut lines = unhindered::measure();
-    lines.extend(in_line::measure());
+    let mut lines = Vec::new();
+    for (name, measure) in SECTIONS {
+        let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
+            lines.extend(measure());
+        }
+    }
     if report::wants_json() {
         report::print_json(&lines);
     } else {
