@@ -1,10 +1,11 @@
 //! Joining and leaving the line, and what that means for the queues of the key.
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
-use super::cost::{Costs, OwnCosts};
+use super::cost::Costs;
 use super::limit::{self, LimitState, PaceClock, Spec};
 use super::plan::{LimitRef, LimitSpec, Overflow, PaceRef, RuleId, RulePlan};
-use super::queue::{Links, Queue, QueueState, Request, Stage};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -69,17 +70,9 @@ impl<W> Scheduler<W> {
         }
         let deadline = entry.deadline.unwrap_or(Instant::NEVER);
         let number = self.next_number(queue);
-        let (index, generation) = self.requests.insert(Request {
-            queue,
-            links: Links::NONE,
-            costs: OwnCosts::new(Costs::new(entry.cost, entry.units)),
-            number,
-            since: now,
-            deadline,
-            stage: Stage::Asleep,
-            started: false,
-            waker: None,
-        });
+        let mut request = Request::new(queue, number, now, Costs::new(entry.cost, entry.units), Stage::Asleep);
+        request.set_deadline(deadline);
+        let (index, generation) = self.requests.insert(request);
         let id = RequestId { index, generation };
         self.keys[self.queues[queue].key].busy += 1;
         self.count_in(queue, index);
@@ -100,14 +93,14 @@ impl<W> Scheduler<W> {
     pub(super) fn rejoin(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) {
         let request = &mut self.requests[id.index];
         request.since = now;
-        request.deadline = deadline.unwrap_or(Instant::NEVER);
-        request.stage = Stage::Asleep;
+        request.set_deadline(deadline.unwrap_or(Instant::NEVER));
+        request.set_stage(Stage::Asleep);
         request.waker = None;
-        request.costs.at_least_asked();
+        request.settle_costs();
         let queue = request.queue;
         // What it turned out to cost may be more than ever fits.
-        if self.must_fit(queue, self.requests[id.index].costs.get()).is_err() {
-            self.requests[id.index].costs.as_asked();
+        if self.must_fit(queue, self.requests[id.index].costs()).is_err() {
+            self.requests[id.index].own_costs().as_asked();
         }
         self.count_in(queue, id.index);
         if let Some(deadline) = deadline {
@@ -118,11 +111,11 @@ impl<W> Scheduler<W> {
     /// Puts a request that stands in line outside its queue back into it, by its number.
     pub(super) fn requeue(&mut self, index: u32, not_before: Instant) {
         let queue = self.requests[index].queue;
-        self.requests[index].stage = Stage::Queued { not_before };
+        self.requests[index].set_stage(Stage::Queued { not_before });
         let Self { requests, queues, .. } = self;
         let waiting = &mut queues[queue].waiting;
         // The common case, a new request, is the last one.
-        if waiting.is_empty() || requests[waiting.tail].number < requests[index].number {
+        if waiting.is_empty() || requests[waiting.tail].is_before(&requests[index]) {
             waiting.push_back(requests, index);
         } else {
             waiting.insert_by_number(requests, index);
@@ -139,28 +132,28 @@ impl<W> Scheduler<W> {
 
     /// Takes a request that stands in line outside its queue out of it until an instant.
     pub(super) fn step_out(&mut self, id: RequestId, until: Instant) {
-        self.requests[id.index].stage = Stage::Out { until };
-        self.timers.push(until, Due::Request(id));
+        self.requests[id.index].set_stage(Stage::Out { until });
+        self.timers.push(until, Due::request(id.index));
     }
 
     /// Takes a request out of the line, wherever it stands in it. What it was granted is refunded.
     pub(super) fn leave_line(&mut self, now: Instant, index: u32) {
-        let (queue, stage) = (self.requests[index].queue, self.requests[index].stage);
+        let (queue, stage) = (self.requests[index].queue, self.requests[index].stage());
         match stage {
             Stage::Queued { .. } => self.unqueue(queue, index),
             Stage::Granted { .. } => self.give_back(now, queue, index),
             Stage::Out { .. } => {
                 let Self { timers, requests, queues, .. } = self;
-                requests[index].stage = Stage::Asleep;
+                requests[index].set_stage(Stage::Asleep);
                 timers.note_stale(|at, due| is_live(requests, queues, at, due));
             }
             Stage::Asleep => {}
             Stage::Running | Stage::Aborted | Stage::Refused { .. } => unreachable!("{stage:?} is not in line"),
         }
         self.count_out(queue);
-        if self.requests[index].deadline != Instant::NEVER {
+        if self.requests[index].deadline() != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
-            requests[index].deadline = Instant::NEVER;
+            requests[index].set_deadline(Instant::NEVER);
             deadlines.note_stale(|at, id| has_deadline(requests, at, id));
         }
     }
@@ -169,25 +162,15 @@ impl<W> Scheduler<W> {
     pub(super) fn refuse(&mut self, now: Instant, index: u32, why: Why) {
         self.leave_line(now, index);
         let request = &mut self.requests[index];
-        request.stage = Stage::Refused { why };
-        request.deadline = now;
+        request.set_stage(Stage::Refused { why });
+        request.since = Instant::ZERO.saturating_add(now.since(request.since));
         self.wakes.extend(request.waker.take());
     }
 
     /// Starts a request that nothing is in the way of: granted and claimed in one.
     pub(super) fn start(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> RequestId {
         let number = self.next_number(queue);
-        let (index, generation) = self.requests.insert(Request {
-            queue,
-            links: Links::NONE,
-            costs: OwnCosts::new(costs),
-            number,
-            since: now,
-            deadline: Instant::NEVER,
-            stage: Stage::Running,
-            started: true,
-            waker: None,
-        });
+        let (index, generation) = self.requests.insert(Request::new(queue, number, now, costs, Stage::Running));
         self.each_limit(index, |spec, state, cost| state.start(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(queue);
@@ -200,7 +183,7 @@ impl<W> Scheduler<W> {
     pub(super) fn claim_granted(&mut self, now: Instant, id: RequestId) -> Claim {
         let request = &self.requests[id.index];
         let (queue, since) = (request.queue, request.since);
-        let Stage::Granted { .. } = request.stage else { return Claim::Waiting };
+        let Stage::Granted { .. } = request.stage() else { return Claim::Waiting };
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
@@ -209,12 +192,12 @@ impl<W> Scheduler<W> {
         self.count_out(queue);
         self.count_running(queue);
         let request = &mut self.requests[id.index];
-        request.stage = Stage::Running;
+        request.set_stage(Stage::Running);
         request.started = true;
         request.since = now;
-        if request.deadline != Instant::NEVER {
+        if request.deadline() != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
-            requests[id.index].deadline = Instant::NEVER;
+            requests[id.index].set_deadline(Instant::NEVER);
             deadlines.note_stale(|at, id| has_deadline(requests, at, id));
         }
         self.redecide_blocked(queue);
@@ -227,7 +210,7 @@ impl<W> Scheduler<W> {
     pub(super) fn revoke(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.give_back(now, queue, index);
-        if self.requests[index].deadline <= now {
+        if self.requests[index].deadline() <= now {
             self.refuse(now, index, Why::MaxWait);
         }
     }
@@ -283,7 +266,7 @@ impl<W> Scheduler<W> {
     pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(Spec<'_>, &mut LimitState, u32)) {
         let Self { plan, requests, queues, keys, shared, days, .. } = self;
         let request = &requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
         limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
@@ -322,7 +305,7 @@ impl<W> Scheduler<W> {
     /// Parks a queue that stands nowhere.
     pub(super) fn park(&mut self, queue: u32, until: Instant) {
         self.queues[queue].state = QueueState::Parked { until };
-        self.timers.push(until, Due::Queue(queue, self.queues.generation(queue)));
+        self.timers.push(until, Due::queue(queue));
     }
 
     fn unpark(&mut self, queue: u32) {
@@ -387,7 +370,7 @@ impl<W> Scheduler<W> {
     /// Returns a grant: limits and pace are as if it had never been.
     fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
         self.drop_grant(now, queue, index);
-        self.requests[index].stage = Stage::Asleep;
+        self.requests[index].set_stage(Stage::Asleep);
         self.each_limit(index, |_, state, cost| state.refund(cost));
         self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
         self.redecide_all(self.queues[queue].key);
@@ -413,8 +396,8 @@ impl<W> Scheduler<W> {
         let Queue { rule, numbers, limits, .. } = &mut queues[queue];
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
         for index in requests.indices().filter(|&index| requests[index].queue == queue) {
-            let Request { stage, costs, .. } = &requests[index];
-            limits.for_all(own, days, costs.get(), |spec, state, cost| {
+            let stage = requests[index].stage();
+            limits.for_all(own, days, requests[index].costs(), |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
                 }
@@ -426,7 +409,7 @@ impl<W> Scheduler<W> {
     pub(super) fn owe_all(&mut self) {
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
-            let stage = self.requests[index].stage;
+            let stage = self.requests[index].stage();
             self.each_limit(index, |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
@@ -435,14 +418,14 @@ impl<W> Scheduler<W> {
         }
     }
 
-    fn next_number(&mut self, queue: u32) -> u64 {
+    fn next_number(&mut self, queue: u32) -> u32 {
         let number = self.queues[queue].next_number;
-        self.queues[queue].next_number += 1;
+        self.queues[queue].next_number = number.wrapping_add(1);
         number
     }
 
     fn count_in(&mut self, queue: u32, index: u32) {
-        let cost = self.requests[index].costs.get().of_turn(self.plan.fair_by);
+        let cost = self.requests[index].costs().of_turn(self.plan.fair_by);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].in_line += 1;
         self.rules[rule].in_line += 1;
@@ -466,7 +449,7 @@ impl<W> Scheduler<W> {
     fn each_clock(&mut self, index: u32, mut change: impl FnMut(&mut PaceClock, Nanos, u32)) {
         let Self { plan, requests, queues, keys, clocks, .. } = self;
         let request = &requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
         if rule.key_pace.is_empty() && rule.shared_pace.is_empty() {

@@ -6,8 +6,9 @@ use super::answer::{KeyId, Why};
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Queue, QueueState, Stage};
+use super::queue::{Queue, QueueState};
 use super::quick::Quick;
+use super::request::{Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
 use super::time::Instant;
@@ -183,9 +184,9 @@ impl<W> Scheduler<W> {
         for index in requests.indices() {
             let request = &requests[index];
             let lane = &mut lanes[plan.rules[usize::from(queues[request.queue].rule)].lane];
-            if request.stage.in_line() {
-                lane.joined(request.costs.get().of_turn(plan.fair_by));
-            } else if matches!(request.stage, Stage::Running | Stage::Aborted) {
+            if request.stage().in_line() {
+                lane.joined(request.costs().of_turn(plan.fair_by));
+            } else if matches!(request.stage(), Stage::Running | Stage::Aborted) {
                 lane.running += 1;
             }
         }
@@ -193,12 +194,13 @@ impl<W> Scheduler<W> {
 
     /// Refuses what the present plan has no place for.
     fn refuse_unfit(&mut self, now: Instant) {
-        let in_line: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let in_line: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for index in in_line {
             let request = &self.requests[index];
             if self.plan.rules[usize::from(self.queues[request.queue].rule)].removed {
                 self.refuse(now, index, Why::RuleRemoved);
-            } else if let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) {
+            } else if let Err((cost, capacity)) = self.must_fit(request.queue, request.costs()) {
                 self.refuse(now, index, Why::CostTooHigh { cost, capacity });
             }
         }
@@ -214,19 +216,24 @@ impl<W> Scheduler<W> {
             return;
         };
         let moved = self.queues.remove(id);
-        let shift = moved.next_number;
+        // What came to the moved queue goes before what is left of the other one, whose numbers go on from there.
+        let left = self.requests.indices().map(|index| &self.requests[index]).filter(|request| request.queue == other);
+        let first = left.fold(self.queues[other].next_number, |first, request| {
+            if comes_before(request.number, first) { request.number } else { first }
+        });
+        let shift = moved.next_number.wrapping_sub(first);
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
             let request = &mut self.requests[index];
             if request.queue == other {
-                request.number += shift;
+                request.number = request.number.wrapping_add(shift);
             } else if request.queue == id {
                 request.queue = other;
             }
         }
         let Self { requests, queues, .. } = self;
         let queue = &mut queues[other];
-        queue.next_number += shift;
+        queue.next_number = queue.next_number.wrapping_add(shift);
         queue.waiting.prepend(requests, moved.waiting);
         queue.granted.prepend(requests, moved.granted);
         queue.in_line += moved.in_line;
@@ -239,7 +246,7 @@ impl<W> Scheduler<W> {
             index = requests[index].links.next;
         }
         while index != NIL {
-            requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
             index = requests[index].links.next;
         }
         queue.state = QueueState::Idle;

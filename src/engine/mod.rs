@@ -18,6 +18,7 @@ mod owed;
 mod plan;
 mod queue;
 mod quick;
+mod request;
 mod retry;
 mod scheduler;
 mod slab;

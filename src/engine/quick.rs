@@ -5,10 +5,11 @@
 //! saves is only looking at what cannot matter.
 
 use super::answer::{KeyId, RequestId};
-use super::cost::{Costs, OwnCosts};
+use super::cost::Costs;
 use super::limit::{LimitStates, Spec, WindowSpec};
 use super::plan::{LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Links, Queue, QueueState, Request, Stage};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -62,7 +63,7 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
 }
 
 /// Whether every window has room for one more.
-#[inline]
+#[inline(always)]
 fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     let states = states.as_mut_slice();
     steps.iter().all(|step| {
@@ -71,7 +72,7 @@ fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     })
 }
 
-#[inline]
+#[inline(always)]
 fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
     let states = states.as_mut_slice();
     for step in steps {
@@ -129,23 +130,13 @@ impl<W> Scheduler<W> {
         start(&steps.key, &mut of_key.limits, now);
         start(&steps.shared, shared, now);
         let number = queue.next_number;
-        queue.next_number += 1;
+        queue.next_number = number.wrapping_add(1);
         queue.passed = 0;
         queue.running += 1;
         of_rule.running += 1;
         lanes[plan.rules[position].lane].running += 1;
         of_key.busy += 1;
-        let (index, generation) = requests.insert(Request {
-            queue: id,
-            links: Links::NONE,
-            costs: OwnCosts::new(Costs::ONE),
-            number,
-            since: now,
-            deadline: Instant::NEVER,
-            stage: Stage::Running,
-            started: true,
-            waker: None,
-        });
+        let (index, generation) = requests.insert(Request::new(id, number, now, Costs::ONE, Stage::Running));
         Some(RequestId { index, generation })
     }
 
@@ -162,7 +153,7 @@ impl<W> Scheduler<W> {
             QueueState::Blocked | QueueState::Yielding => true,
             QueueState::Idle | QueueState::Ready | QueueState::Parked { .. } => queue.sibling != request.queue,
         };
-        if request.stage != Stage::Running || is_waited_for {
+        if request.stage() != Stage::Running || is_waited_for {
             return None;
         }
         let position = usize::from(queue.rule);
@@ -171,7 +162,7 @@ impl<W> Scheduler<W> {
         let of_key = &mut keys[key];
         if self.any_end {
             let steps = quick[position].as_ref()?;
-            if numbers.is_some() || !request.costs.get().is_plain() {
+            if numbers.is_some() || !request.costs().is_plain() {
                 return None;
             }
             end(&steps.own, limits, now);

@@ -9,8 +9,9 @@ use super::cost::Costs;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{KeyRecord, Queue, Request, Stage};
+use super::queue::{KeyRecord, Queue};
 use super::quick::Quick;
+use super::request::{Request, Stage};
 use super::slab::Slab;
 use super::time::Instant;
 use super::timers::Timers;
@@ -90,13 +91,35 @@ pub(super) struct RuleState {
     pub(super) running: usize,
 }
 
-/// What a timer is for.
+/// What a timer is for, by index: a parked queue or a request that stepped out.
+///
+/// Whether it is still meant shows in its state, which names the instant. If something else took its place in the slab
+/// and waits for the very same instant, then that is due, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
-    /// A parked queue, by index and generation.
-    Queue(u32, u32),
-    /// A request that stepped out.
-    Request(RequestId),
+pub(super) struct Due(u32);
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Queue(u32),
+    Request(u32),
+}
+
+impl Due {
+    /// No slab has as many entries: it would be larger than all memory.
+    const REQUEST: u32 = 1 << 31;
+
+    pub(super) const fn queue(index: u32) -> Self {
+        Self(index)
+    }
+
+    pub(super) const fn request(index: u32) -> Self {
+        Self(index | Self::REQUEST)
+    }
+
+    pub(super) const fn whom(self) -> Whom {
+        if self.0 & Self::REQUEST == 0 { Whom::Queue(self.0) } else { Whom::Request(self.0 & !Self::REQUEST) }
+    }
 }
 
 impl<W> Scheduler<W> {
@@ -243,14 +266,15 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn is_granted(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| {
-            matches!(request.stage, Stage::Granted { .. }) && self.queues[request.queue].granted.head == id.index
+            matches!(request.stage(), Stage::Granted { .. }) && self.queues[request.queue].granted.head == id.index
         })
     }
 
     /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
     pub fn wake_waiting(&mut self) {
         self.quiet = false;
-        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let waiting: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for index in waiting {
             self.wakes.extend(self.requests[index].waker.take());
         }
@@ -262,11 +286,11 @@ impl<W> Scheduler<W> {
     pub fn claim(&mut self, now: Instant, id: RequestId) -> Claim {
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
-        match request.stage {
+        match request.stage() {
             Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
             Stage::Running | Stage::Aborted => Claim::Running,
             Stage::Refused { why } => {
-                let waited = request.deadline.since(request.since);
+                let waited = request.since.since(Instant::ZERO);
                 self.retire(now, id.index);
                 Claim::Refused { why, waited }
             }
@@ -364,7 +388,7 @@ impl<W> Scheduler<W> {
         if !self.requests.contains(id.index, id.generation) {
             return;
         }
-        match self.requests[id.index].stage {
+        match self.requests[id.index].stage() {
             Stage::Running | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
@@ -420,11 +444,11 @@ impl<W> Scheduler<W> {
     /// never room for `actual`.
     pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
         let now = self.tick(now);
-        if self.requests.get(id.index, id.generation).is_none_or(|request| request.stage != Stage::Running) {
+        if self.requests.get(id.index, id.generation).is_none_or(|request| request.stage() != Stage::Running) {
             return;
         }
         let request = &mut self.requests[id.index];
-        let before = request.costs.set(charge, actual);
+        let before = request.own_costs().set(charge, actual);
         let (queue, at) = (request.queue, request.since);
         let Self { plan, queues, keys, shared, days, .. } = self;
         let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
@@ -491,7 +515,8 @@ impl<W> Scheduler<W> {
     pub fn close(&mut self, now: Instant) -> usize {
         let now = self.tick(now);
         self.closed = true;
-        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let waiting: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for &index in &waiting {
             self.refuse(now, index, Why::Closed);
         }
@@ -504,10 +529,10 @@ impl<W> Scheduler<W> {
     pub fn abort(&mut self) -> usize {
         self.quiet = false;
         let running: Vec<u32> =
-            self.requests.indices().filter(|&index| self.requests[index].stage == Stage::Running).collect();
+            self.requests.indices().filter(|&index| self.requests[index].stage() == Stage::Running).collect();
         for &index in &running {
             let request = &mut self.requests[index];
-            request.stage = Stage::Aborted;
+            request.set_stage(Stage::Aborted);
             self.wakes.extend(request.waker.take());
         }
         running.len()
@@ -516,7 +541,7 @@ impl<W> Scheduler<W> {
     /// Whether the request was told to give up by [`abort`](Self::abort).
     #[must_use]
     pub fn is_aborted(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Aborted)
     }
 
     /// Whether the key's record is still there.
@@ -596,7 +621,7 @@ impl<W> Scheduler<W> {
     /// Ends the attempt and puts the request in line again, outside its queue.
     fn put_back(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) -> bool {
         let Some(request) = self.requests.get(id.index, id.generation) else { return false };
-        match request.stage {
+        match request.stage() {
             Stage::Running if !self.closed => {}
             Stage::Running
             | Stage::Aborted

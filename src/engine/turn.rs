@@ -6,8 +6,9 @@ use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::{LimitRef, PaceRef, RulePlan};
-use super::queue::{Queue, QueueState, Request, Stage};
-use super::scheduler::{Due, Scheduler};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
+use super::scheduler::{Due, Scheduler, Whom};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -53,7 +54,7 @@ pub(super) enum Whose<'a> {
 impl<'a> Whose<'a> {
     pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
-            Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
+            Self::First(queue) => requests[queues[queue].waiting.head].costs(),
             Self::New(costs) => costs,
         }
     }
@@ -132,7 +133,7 @@ impl<W> Scheduler<W> {
     /// A grant's lease begins.
     pub(super) fn begin_lease(&mut self, now: Instant, index: u32) {
         let lease = now.saturating_add(self.plan.lease);
-        self.requests[index].stage = Stage::Granted { lease };
+        self.requests[index].set_stage(Stage::Granted { lease });
         let generation = self.requests.generation(index);
         self.leases.push_back((lease, RequestId { index, generation }));
     }
@@ -164,9 +165,9 @@ impl<W> Scheduler<W> {
             if !is_live(&self.requests, &self.queues, at, due) {
                 continue;
             }
-            match due {
-                Due::Queue(queue, _) => self.make_ready(queue),
-                Due::Request(id) => self.requeue(id.index, Instant::ZERO),
+            match due.whom() {
+                Whom::Queue(queue) => self.make_ready(queue),
+                Whom::Request(request) => self.requeue(request, Instant::ZERO),
             }
         }
         self.timers.peek().is_none_or(|(at, _)| at > now)
@@ -194,7 +195,8 @@ impl<W> Scheduler<W> {
         let mut refused = 0;
         while let Some((at, id)) = self.deadlines.peek().filter(|&(at, _)| at <= now && refused < at_most) {
             self.deadlines.pop_due(now);
-            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage, Stage::Granted { .. }) {
+            if has_deadline(&self.requests, at, id) && !matches!(self.requests[id.index].stage(), Stage::Granted { .. })
+            {
                 self.refuse(now, id.index, Why::MaxWait);
                 refused += 1;
             }
@@ -371,7 +373,7 @@ impl<W> Scheduler<W> {
         queue.waiting.unlink(requests, index);
         let is_first = queue.granted.is_empty();
         queue.granted.push_back(requests, index);
-        requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+        requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
         self.wakes.extend(requests[index].waker.take());
         if is_first {
             self.begin_lease(now, index);
@@ -458,7 +460,7 @@ impl<W> Scheduler<W> {
     fn not_before(&self, whose: Whose<'_>) -> Instant {
         match whose {
             Whose::New(_) => Instant::ZERO,
-            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage {
+            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage() {
                 Stage::Queued { not_before } => not_before,
                 stage => unreachable!("{stage:?} is in the waiting list"),
             },
@@ -466,7 +468,7 @@ impl<W> Scheduler<W> {
     }
 
     fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Granted { lease })
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Granted { lease })
     }
 
     /// Drops what is no longer due from the tops of the lists, so that nothing wakes the owner for nothing.
@@ -498,19 +500,17 @@ impl From<Ask> for Refusal {
 
 /// Whether a timer's target still waits for it.
 pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
-    match due {
-        Due::Queue(index, generation) => {
-            queues.get(index, generation).is_some_and(|queue| queue.state == QueueState::Parked { until: at })
-        }
-        Due::Request(id) => {
-            requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Out { until: at })
+    match due.whom() {
+        Whom::Queue(queue) => queues.find(queue).is_some_and(|queue| queue.state == QueueState::Parked { until: at }),
+        Whom::Request(request) => {
+            requests.find(request).is_some_and(|request| request.stage() == Stage::Out { until: at })
         }
     }
 }
 
 /// Whether a request still stands in line under this deadline.
 pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: RequestId) -> bool {
-    requests.get(id.index, id.generation).is_some_and(|request| request.deadline == at && request.stage.in_line())
+    requests.get(id.index, id.generation).is_some_and(|request| request.deadline() == at && request.stage().in_line())
 }
 
 /// What counts nothing of a request does not pace it.

@@ -54,7 +54,8 @@ impl Ask {
 pub(crate) enum LimitState {
     Window(Window),
     Gcra(Gcra),
-    Calendar(Calendar),
+    /// In a box: it is the largest and the rarest.
+    Calendar(Box<Calendar>),
 }
 
 impl LimitState {
@@ -62,7 +63,7 @@ impl LimitState {
         match kind {
             LimitKind::Window { .. } => Self::Window(Window::default()),
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Self::Gcra(Gcra::default()),
-            LimitKind::Calendar { .. } => Self::Calendar(Calendar::default()),
+            LimitKind::Calendar { .. } => Self::Calendar(Box::default()),
         }
     }
 
@@ -93,7 +94,7 @@ impl LimitState {
     }
 
     /// A request is outstanding, whether there is room for it or not.
-    pub(crate) const fn owe(&mut self, cost: u32) {
+    pub(crate) fn owe(&mut self, cost: u32) {
         match self {
             Self::Window(window) => window.owe(cost),
             Self::Gcra(gcra) => gcra.grant(cost),
@@ -200,12 +201,11 @@ impl LimitState {
     }
 }
 
-/// The states of a handful of limits: up to two of them in place.
+/// The states of a handful of limits: a single one in place.
 #[derive(Debug)]
 pub(crate) enum LimitStates {
     None,
     One(LimitState),
-    Two([LimitState; 2]),
     Many(Box<[LimitState]>),
 }
 
@@ -214,7 +214,6 @@ impl LimitStates {
         match specs {
             [] => Self::None,
             [only] => Self::One(LimitState::new(only.kind)),
-            [first, second] => Self::Two([LimitState::new(first.kind), LimitState::new(second.kind)]),
             more => Self::Many(more.iter().map(|spec| LimitState::new(spec.kind)).collect()),
         }
     }
@@ -223,16 +222,15 @@ impl LimitStates {
         match self {
             Self::None => &[],
             Self::One(only) => std::slice::from_ref(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }
 
+    #[inline]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [LimitState] {
         match self {
             Self::None => &mut [],
             Self::One(only) => std::slice::from_mut(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }
