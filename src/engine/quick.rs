@@ -66,10 +66,13 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
 #[inline(always)]
 fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     let states = states.as_mut_slice();
-    steps.iter().all(|step| {
-        let window = states[step.limit as usize].as_window();
-        window.is_some_and(|window| window.counted(step.spec.period, now) <= step.before)
-    })
+    for step in steps {
+        let Some(window) = states[step.limit as usize].as_window() else { return false };
+        if window.counted(step.spec.period, now) > step.before {
+            return false;
+        }
+    }
+    true
 }
 
 #[inline(always)]
@@ -93,10 +96,11 @@ fn end(steps: &[Step], states: &mut LimitStates, now: Instant) {
 }
 
 impl<W> Scheduler<W> {
-    /// Starts a plain request, if the short cut is open to it.
-    #[inline]
-    pub(super) fn start_quickly(&mut self, now: Instant, key: KeyId, rule: RuleId) -> Option<RequestId> {
-        if self.anything_ready() || self.next_due() <= now {
+    /// Starts a request that costs one at once if the short cut is open to it, as [`enter`](Self::enter) does. Else it
+    /// changes nothing.
+    pub fn start_at_once(&mut self, now: Instant, key: KeyId, rule: RuleId) -> Option<RequestId> {
+        let now = self.tick(now);
+        if self.is_closed() || self.anything_ready() || self.next_due() <= now {
             return None;
         }
         let position = usize::from(rule.0);
@@ -136,7 +140,8 @@ impl<W> Scheduler<W> {
         of_rule.running += 1;
         lanes[plan.rules[position].lane].running += 1;
         of_key.busy += 1;
-        let (index, generation) = requests.insert(Request::new(id, number, now, Costs::ONE, Stage::Running));
+        let (index, generation) = requests.insert(Request::running(id, number, now));
+        self.quiet = true;
         Some(RequestId { index, generation })
     }
 

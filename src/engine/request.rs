@@ -131,7 +131,24 @@ impl Stage {
 }
 
 impl<W> Request<W> {
+    /// One that costs one and starts at once.
     #[inline]
+    pub(super) const fn running(queue: u32, number: u32, now: Instant) -> Self {
+        Self {
+            waker: None,
+            since: now,
+            word: 0,
+            extra: None,
+            generation: 0,
+            queue,
+            links: Links::NONE,
+            number,
+            cost: 1,
+            kind: Kind::Running,
+            started: true,
+        }
+    }
+
     pub(super) fn new(queue: u32, number: u32, since: Instant, costs: Costs<'_>, stage: Stage) -> Self {
         let (kind, word) = stage.pack();
         let mut request = Self {

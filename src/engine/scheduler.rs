@@ -203,16 +203,11 @@ impl<W> Scheduler<W> {
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
     pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<Enter, Turned> {
-        let now = self.tick(now);
-        if entry.cost <= 1
-            && entry.units.is_empty()
-            && entry.not_before.is_none()
-            && !self.closed
-            && let Some(id) = self.start_quickly(now, key, rule)
-        {
-            self.quiet = true;
+        let is_plain = entry.cost <= 1 && entry.units.is_empty() && entry.not_before.is_none();
+        if is_plain && let Some(id) = self.start_at_once(now, key, rule) {
             return Ok(Enter::Started(id));
         }
+        let now = self.tick(now);
         let queue = self.admit(key, rule, entry)?;
         let costs = Costs::new(entry.cost, entry.units);
         if entry.not_before.is_none_or(|at| at <= now) && self.is_clear(now, queue, costs) {
@@ -575,6 +570,7 @@ impl<W> Scheduler<W> {
     }
 
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
+    #[inline]
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.quiet = false;
         self.now = self.now.max(now);
@@ -582,6 +578,10 @@ impl<W> Scheduler<W> {
             self.days.advance(self.now);
         }
         self.now
+    }
+
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Finds the request's queue, or says why it may not come in.

@@ -56,6 +56,7 @@ impl<T: Entry> Slab<T> {
     }
 
     /// Stores `value` and says where and under which generation.
+    #[inline]
     pub(crate) fn insert(&mut self, mut value: T) -> (u32, u32) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
@@ -104,6 +105,7 @@ impl<T: Entry> Slab<T> {
     }
 
     /// The entry, if the id is not stale.
+    #[inline]
     pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
         let (position, slot) = split(index);
         match self.chunks.get(position)?.slots.get(slot)? {
@@ -219,6 +221,7 @@ impl<T> Chunk<T> {
 impl<T: Entry> Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, index: u32) -> &T {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
@@ -229,6 +232,7 @@ impl<T: Entry> Index<u32> for Slab<T> {
 }
 
 impl<T: Entry> IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         let (position, slot) = split(index);
         match &mut self.chunks[position].slots[slot] {

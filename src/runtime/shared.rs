@@ -131,6 +131,19 @@ impl Shared {
         result
     }
 
+    /// Starts a request that nothing is in the way of, if that can be seen at once. `None` says nothing.
+    pub(crate) fn start_at_once(&self, key: &Key, rule: RuleId, is_permit: bool) -> Option<(RequestId, KeyId)> {
+        if self.nests.load(Ordering::Relaxed) || self.aliases.any() {
+            return None;
+        }
+        let record = self.keys.get(self.keys.hash(key), key)?;
+        let mut state = self.lock();
+        let now = state.clock.read();
+        let id = state.machine.start_at_once(now, record, rule)?;
+        state.began(is_permit);
+        Some((id, record))
+    }
+
     /// Calls the machine with a key's record, made anew if the engine does not know it any more.
     pub(crate) fn with_record<R>(
         &self,

@@ -183,6 +183,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
         let is_permit = self.is_permit;
+        let Wishes { cost, not_before, special, .. } = &self.wishes;
+        let is_plain = *cost == 1 && not_before.is_zero() && special.is_none();
+        if is_plain
+            && matches!(self.stage, Stage::Outside)
+            && let Some((id, record)) = self.shared().start_at_once(&self.key, self.rule, is_permit)
+        {
+            self.begin(Known { id, record }, Nanos::ZERO);
+            return Ok(());
+        }
         let ancestors = self.shared().ancestors();
         let entered = self.knock(&ancestors, |state, now, record, rule, entry| {
             let entered = state.machine.enter(now, record, rule, entry)?;
