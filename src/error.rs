@@ -32,6 +32,7 @@ pub type Outcome<T, E> = Result<T, Failure<E>>;
 pub struct Failure<E> {
     pub(crate) cause: Cause<E>,
     pub(crate) hold: Option<Scope>,
+    pub(crate) invalid: bool,
 }
 
 /// What kind of failure it is.
@@ -51,12 +52,12 @@ pub(crate) enum Cause<E> {
 impl<E> Failure<E> {
     /// Another attempt would fail likewise: the request ends with [`Error::Failed`].
     pub const fn permanent(error: E) -> Self {
-        Self { cause: Cause::Permanent(error), hold: None }
+        Self::of(Cause::Permanent(error))
     }
 
     /// The call had no effect and may work later: it is tried again after the policy's backoff.
     pub const fn transient(error: E) -> Self {
-        Self { cause: Cause::Transient(error), hold: None }
+        Self::of(Cause::Transient(error))
     }
 
     /// The call may or may not have had its effect, as after a timeout.
@@ -64,7 +65,7 @@ impl<E> Failure<E> {
     /// Tried again like a transient failure if the request is marked
     /// [`idempotent`](crate::Request::idempotent); otherwise refused with [`Refused::RetryNotAllowed`].
     pub const fn ambiguous(error: E) -> Self {
-        Self { cause: Cause::Ambiguous(error), hold: None }
+        Self::of(Cause::Ambiguous(error))
     }
 
     /// Nothing of `scope` starts before the wait or the backoff is over.
@@ -85,18 +86,31 @@ impl<E> Failure<E> {
             Cause::Ambiguous(_) => Cause::Ambiguous(error),
             Cause::Retry { after, last: _ } => Cause::Retry { after, last: Some(error) },
         };
-        Self { cause, hold: self.hold }
+        Self { cause, ..self }
+    }
+
+    /// The server took the call for an invalid one and counts it: enough of them and it shuts the program out.
+    ///
+    /// Counted against the rules' `ban_guard`, if they have one; what follows the failure is not changed by it.
+    pub fn invalid(mut self) -> Self {
+        self.invalid = true;
+        self
     }
 
     /// The server asked to come again later. `None`: it did not say when.
     pub(crate) const fn retry(after: Option<Duration>) -> Self {
-        Self { cause: Cause::Retry { after, last: None }, hold: None }
+        Self::of(Cause::Retry { after, last: None })
+    }
+
+    const fn of(cause: Cause<E>) -> Self {
+        Self { cause, hold: None, invalid: false }
     }
 
     /// The failure that a verdict about `error` stands for.
     pub(crate) fn judged(error: E, verdict: Verdict) -> Self {
         match verdict {
             Verdict::Permanent => Self::permanent(error),
+            Verdict::Invalid => Self::permanent(error).invalid(),
             Verdict::Transient => Self::transient(error),
             Verdict::Ambiguous => Self::ambiguous(error),
             Verdict::Retry { after, scope } => Self { hold: scope, ..Self::retry(after).because(error) },
@@ -107,7 +121,7 @@ impl<E> Failure<E> {
 impl<E> From<E> for Failure<E> {
     /// Final, unless the request classifies its errors.
     fn from(error: E) -> Self {
-        Self { cause: Cause::Unsaid(error), hold: None }
+        Self::of(Cause::Unsaid(error))
     }
 }
 
@@ -117,6 +131,8 @@ impl<E> From<E> for Failure<E> {
 pub enum Verdict {
     /// Another attempt would fail likewise.
     Permanent,
+    /// Another attempt would fail likewise, and the server counts this one as [invalid](Failure::invalid).
+    Invalid,
     /// It had no effect and may work later.
     Transient,
     /// It may or may not have had its effect.
@@ -372,6 +388,39 @@ pub enum Refused {
         /// The panic's message.
         message: String,
     },
+}
+
+impl Refused {
+    /// The reason in one word, without values: what metrics and logs say.
+    ///
+    /// ```
+    /// use request_balancer::Refused;
+    ///
+    /// assert_eq!(Refused::QueueFull { waiting: 10 }.cause(), "queue-full");
+    /// ```
+    #[must_use]
+    pub const fn cause(&self) -> &'static str {
+        match self {
+            Self::UnknownRule { .. } => "unknown-rule",
+            Self::UnknownUnit { .. } => "unknown-unit",
+            Self::QueueFull { .. } => "queue-full",
+            Self::AliasCycle { .. } => "alias-cycle",
+            Self::RuleRemoved => "rule-removed",
+            Self::Displaced => "displaced",
+            Self::CostTooHigh { .. } => "cost-too-high",
+            Self::NotNow { .. } => "not-now",
+            Self::MaxWait { .. } => "max-wait",
+            Self::Attempts => "attempts",
+            Self::Waits => "waits",
+            Self::WaitTooLong { .. } => "wait-too-long",
+            Self::RetryNotAllowed => "retry-not-allowed",
+            Self::WouldDeadlock => "would-deadlock",
+            Self::Aborted => "aborted",
+            Self::Closed => "closed",
+            Self::NoRuntime => "no-runtime",
+            Self::Panicked { .. } => "panicked",
+        }
+    }
 }
 
 /// When a request could start at the earliest, counted from the moment of the answer.

@@ -107,3 +107,18 @@ async fn fr_030_a_key_without_a_waiter_is_remembered_for_the_whole_window() {
     field.at(48 * 3_600_000 + SWEEP).await;
     assert_eq!(field.balancer.snapshot().keys, 0);
 }
+
+/// What kind of chat a key is may turn out late: both rules draw on one budget of the key.
+#[tokio::test(start_paused = true)]
+async fn fr_179_what_was_sent_under_one_rule_counts_under_the_next() {
+    let field = Field::new(
+        "limits.chat.per_key = '20/60s'\n\
+         [rules]\nchannel = { per_key = '10/60s', under = ['chat'] }\ngroup = { under = ['chat'] }",
+    );
+    let rule_for = |hint: &str| if hint == "a group" { "group" } else { "channel" };
+    field.all_ok(field.go_many(rule_for("nothing known"), "X", "as a channel", 10)).await;
+    field.all_ok(field.go_many(rule_for("a group"), "X", "as a group", 12)).await;
+    assert_eq!(field.starts("as a channel"), [0; 10]);
+    assert_eq!(field.starts("as a group"), [[0; 10].as_slice(), &[60_000; 2]].concat());
+    field.assert_quiet();
+}

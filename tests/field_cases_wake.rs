@@ -137,7 +137,7 @@ async fn fr_009_all_that_fits_goes_when_a_hold_ends() {
     field.assert_quiet();
 }
 
-// Whether `health()` says so belongs to the part that has it.
+// What `health()` says is with the cases of seeing.
 #[tokio::test(start_paused = true)]
 async fn fr_012_ten_dropped_streams_leave_ten_free_slots() {
     let field = Field::new("concurrency = 10\n[rules]\nr = {}");

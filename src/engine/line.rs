@@ -174,6 +174,7 @@ impl<W> Scheduler<W> {
         self.each_limit(index, |spec, state, cost| state.start(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(queue);
+        self.last_start = now;
         self.count_running(queue);
         self.keys[self.queues[queue].key].busy += 1;
         RequestId { index, generation }
@@ -195,6 +196,7 @@ impl<W> Scheduler<W> {
         request.set_stage(Stage::Running);
         request.started = true;
         request.since = now;
+        self.last_start = now;
         if request.deadline() != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
             requests[id.index].set_deadline(Instant::NEVER);
@@ -368,7 +370,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Returns a grant: limits and pace are as if it had never been.
-    fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
+    pub(super) fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
         self.drop_grant(now, queue, index);
         self.requests[index].set_stage(Stage::Asleep);
         self.each_limit(index, |_, state, cost| state.refund(cost));

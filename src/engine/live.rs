@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::answer::{KeyId, Why};
+use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
@@ -74,6 +75,7 @@ impl<W> Scheduler<W> {
         self.change_limits(now, &old);
         self.change_lanes(&old);
         self.owe_all();
+        self.change_guard(now);
         self.refuse_unfit(now);
         self.dispatch(now);
     }
@@ -100,7 +102,7 @@ impl<W> Scheduler<W> {
         }
         let old = self.keys.remove(from.index);
         let record = &mut self.keys[into.index];
-        record.hold = record.hold.max(old.hold);
+        (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.busy += old.busy;
         record.limits.merge(now, &old.limits);
         for (clock, other) in record.clocks.iter_mut().zip(&old.clocks) {
@@ -238,7 +240,7 @@ impl<W> Scheduler<W> {
         queue.granted.prepend(requests, moved.granted);
         queue.in_line += moved.in_line;
         queue.running += moved.running;
-        queue.hold = queue.hold.max(moved.hold);
+        (queue.hold, queue.hold_cause) = longer((queue.hold, queue.hold_cause), (moved.hold, moved.hold_cause));
         queue.limits.merge(now, &moved.limits);
         // Only the first grant has a lease.
         let mut index = queue.granted.head;

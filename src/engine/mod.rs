@@ -10,6 +10,10 @@
 mod answer;
 mod cost;
 mod evict;
+mod explain;
+mod guard;
+mod health;
+mod hold;
 mod lane;
 mod limit;
 mod line;
@@ -30,9 +34,14 @@ mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
+pub use explain::{Explained, Hindrance, LimitAnswer, Room, Standing};
+pub use guard::Notice;
+pub use health::Health;
+pub use hold::{Held, HoldCause};
 pub use limit::Past;
 pub use plan::{
-    Anchor, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId, RulePlan,
+    Anchor, BanGuard, Charge, LanePlan, LimitKind, LimitRef, LimitSpec, Origin, Overflow, PaceRef, Plan, RuleId,
+    RulePlan,
 };
 pub use retry::{Decision, FailureKind, GiveUp, RetryPolicy, Scope, Spent, WaitOrder};
 pub use scheduler::Scheduler;

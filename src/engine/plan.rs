@@ -30,6 +30,17 @@ pub struct Plan {
     pub max_hold: Nanos,
     /// What turns are measured in: queues of a lane get the same number of requests, or of a unit.
     pub fair_by: Charge,
+    /// When nothing more starts because too many attempts were invalid.
+    pub ban_guard: Option<BanGuard>,
+}
+
+/// Nothing starts while `level` attempts of the last `period` were invalid ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanGuard {
+    /// How many of them are too many; at least 1.
+    pub level: u32,
+    /// How long each of them counts.
+    pub period: Nanos,
 }
 
 impl Plan {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
 use super::request::Request;
@@ -102,6 +103,7 @@ pub(super) struct Queue {
     pub(super) running: u32,
     pub(super) next_number: u32,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     /// The key's next queue, in a circle.
     pub(super) sibling: u32,
     /// Neighbours in its rule's ring.
@@ -147,6 +149,7 @@ impl Queue {
             running: 0,
             next_number: 0,
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
             sibling: NIL,
             ring: Links::NONE,
             ticket: 0,
@@ -170,6 +173,7 @@ pub(super) struct KeyRecord {
     generation: u32,
     pub(super) tag: u64,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     /// The first of its queues, or [`NIL`].
     pub(super) queues: u32,
     /// How many of its queues the next room is owed to. Those draw on different limits.
@@ -188,6 +192,7 @@ impl KeyRecord {
             generation: 0,
             tag,
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
             queues: NIL,
             owed: 0,
             busy: 0,

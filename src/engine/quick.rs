@@ -99,8 +99,8 @@ impl<W> Scheduler<W> {
     /// Starts a request that costs one at once if the short cut is open to it, as [`enter`](Self::enter) does. Else it
     /// changes nothing.
     pub fn start_at_once(&mut self, now: Instant, key: KeyId, rule: RuleId) -> Option<RequestId> {
-        let now = self.tick(now);
-        if self.is_closed() || self.anything_ready() || self.next_due() <= now {
+        let now = self.tick_quietly(now);
+        if self.closed || self.anything_ready() || self.next_due() <= now {
             return None;
         }
         let position = usize::from(rule.0);
@@ -108,7 +108,7 @@ impl<W> Scheduler<W> {
         let steps = quick[position].as_ref()?;
         let of_rule = &mut rules[position];
         let of_key = keys.get_mut(key.index, key.generation)?;
-        let hold = self.hold.max(of_rule.hold).max(of_key.hold);
+        let hold = self.hold.max(of_rule.hold).max(of_key.hold).max(self.guard.closed_until());
         if of_rule.paused || hold > now || of_key.owed > 0 || of_key.queues == NIL {
             return None;
         }
@@ -141,13 +141,14 @@ impl<W> Scheduler<W> {
         lanes[plan.rules[position].lane].running += 1;
         of_key.busy += 1;
         let (index, generation) = requests.insert(Request::running(id, number, now));
-        self.quiet = true;
+        self.last_start = now;
         Some(RequestId { index, generation })
     }
 
     /// Ends a running request and says whom it would have woken, if the short cut is open to it.
     #[inline]
     pub(super) fn end_quickly(&mut self, now: Instant, id: RequestId) -> Option<Option<W>> {
+        let now = self.tick_quietly(now);
         if self.anything_ready() || self.next_due() <= now {
             return None;
         }
@@ -183,8 +184,8 @@ impl<W> Scheduler<W> {
         self.opens = None;
         if is_idle {
             self.note_idle(now, key);
+            self.stirred = true;
         }
-        self.quiet = !is_idle;
         Some(waker)
     }
 }

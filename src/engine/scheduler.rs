@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
 use super::cost::Costs;
+use super::guard::{Guard, Notice};
+use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
@@ -56,6 +58,12 @@ pub struct Scheduler<W> {
     pub(super) clocks: Box<[PaceClock]>,
     pub(super) days: Days,
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
+    /// When the last of all holds ends that were ever set.
+    pub(super) last_hold: Instant,
+    pub(super) guard: Guard,
+    /// When the latest attempt began.
+    pub(super) last_start: Instant,
     /// Parked queues, and requests that stepped out.
     pub(super) timers: Timers<Due>,
     pub(super) deadlines: Timers<RequestId>,
@@ -72,20 +80,22 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) closed: bool,
     /// Whether any limit counts, or counted, from the end of an attempt.
     pub(super) any_end: bool,
+    /// Whether a call went the long way since the owner found nothing to see to.
+    pub(super) stirred: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
-    closed: bool,
-    /// Whether the last call left nothing to see to.
-    pub(super) quiet: bool,
 }
 
 /// What changes about a rule.
 #[derive(Debug, Default)]
 pub(super) struct RuleState {
     pub(super) hold: Instant,
+    pub(super) hold_cause: HoldCause,
     pub(super) paused: bool,
     pub(super) in_line: usize,
     pub(super) running: usize,
@@ -145,6 +155,10 @@ impl<W> Scheduler<W> {
             clocks: vec![PaceClock::from(begin); plan.shared_clocks].into_boxed_slice(),
             days: Days::new(&plan.zones),
             hold: Instant::ZERO,
+            hold_cause: HoldCause::default(),
+            last_hold: Instant::ZERO,
+            guard: Guard::new(plan.ban_guard),
+            last_start: Instant::ZERO,
             timers: Timers::new(),
             deadlines: Timers::new(),
             sweeps: Timers::new(),
@@ -156,10 +170,11 @@ impl<W> Scheduler<W> {
             wakes: Vec::new(),
             evicted: Vec::new(),
             any_end: plan.counts_any_end(),
+            notices: Vec::new(),
             begin,
             now: begin,
             closed: false,
-            quiet: false,
+            stirred: false,
             plan,
         }
     }
@@ -267,7 +282,7 @@ impl<W> Scheduler<W> {
 
     /// Wakes the owners of all requests in line, so that they look after themselves. Changes nothing else.
     pub fn wake_waiting(&mut self) {
-        self.quiet = false;
+        self.stirred = true;
         let waiting: Vec<u32> =
             self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for index in waiting {
@@ -309,7 +324,6 @@ impl<W> Scheduler<W> {
     ///
     /// A waker that is set and not used yet comes back, so that its owner may drop it where that does no harm.
     pub fn finish(&mut self, now: Instant, id: RequestId) -> Option<W> {
-        let now = self.tick(now);
         if let Some(waker) = self.end_quickly(now, id) {
             return waker;
         }
@@ -318,11 +332,16 @@ impl<W> Scheduler<W> {
         waker
     }
 
-    /// Whether the last call that was told the time left nothing for the owner to see to: nobody to wake, nobody evicted,
-    /// and the next wake-up is no earlier than it was before.
+    /// Whether there may be something for the owner to see to: somebody to wake or to forget, something to tell, an
+    /// earlier wake-up. A start or an end that took the short cut leaves nothing.
     #[must_use]
-    pub const fn is_quiet(&self) -> bool {
-        self.quiet
+    pub const fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
+    /// The owner looked, and there was nothing: until the next call that takes the long way there is no need to look.
+    pub const fn calm(&mut self) {
+        self.stirred = false;
     }
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
@@ -342,7 +361,7 @@ impl<W> Scheduler<W> {
         let steps_out = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => {
-                self.set_hold(now, scope, until);
+                self.set_hold(now, scope, until, HoldCause::Retry);
                 false
             }
         };
@@ -392,43 +411,6 @@ impl<W> Scheduler<W> {
         }
         self.retire(now, id.index);
         self.after_event(now);
-    }
-
-    /// Nothing of the target starts before `until`. Returns false for a stale key.
-    ///
-    /// Holds on one target combine by maximum; none is longer than the plan's `max_hold`. Targeting
-    /// [`Target::Request`] does nothing.
-    pub fn hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
-        let now = self.tick(now);
-        self.set_hold(now, target, until)
-    }
-
-    /// Ends a target's hold. Returns false for a stale key.
-    pub fn release(&mut self, now: Instant, target: Target) -> bool {
-        let now = self.tick(now);
-        match target {
-            Target::Overall => self.hold = Instant::ZERO,
-            Target::Rule(rule) => self.rules[usize::from(rule.0)].hold = Instant::ZERO,
-            Target::Key(key) => {
-                if !self.keys.contains(key.index, key.generation) {
-                    return false;
-                }
-                self.keys[key.index].hold = Instant::ZERO;
-                self.redecide_all(key.index);
-            }
-            Target::Queue(rule, key) => {
-                if !self.keys.contains(key.index, key.generation) {
-                    return false;
-                }
-                if let Some(queue) = self.find_queue(key.index, rule) {
-                    self.queues[queue].hold = Instant::ZERO;
-                }
-                self.redecide_all(key.index);
-            }
-            Target::Request => {}
-        }
-        self.dispatch(now);
-        true
     }
 
     /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
@@ -522,7 +504,7 @@ impl<W> Scheduler<W> {
     ///
     /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
     pub fn abort(&mut self) -> usize {
-        self.quiet = false;
+        self.stirred = true;
         let running: Vec<u32> =
             self.requests.indices().filter(|&index| self.requests[index].stage() == Stage::Running).collect();
         for &index in &running {
@@ -570,18 +552,19 @@ impl<W> Scheduler<W> {
     }
 
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
-    #[inline]
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
-        self.quiet = false;
+        self.stirred = true;
+        self.tick_quietly(now)
+    }
+
+    /// The same for a call that leaves nothing to see to.
+    #[inline]
+    pub(super) fn tick_quietly(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         if !self.plan.zones.is_empty() {
             self.days.advance(self.now);
         }
         self.now
-    }
-
-    pub(super) const fn is_closed(&self) -> bool {
-        self.closed
     }
 
     /// Finds the request's queue, or says why it may not come in.
@@ -636,31 +619,6 @@ impl<W> Scheduler<W> {
         }
         self.end_attempt(now, id.index);
         self.rejoin(now, id, deadline);
-        true
-    }
-
-    fn set_hold(&mut self, now: Instant, target: Target, until: Instant) -> bool {
-        let until = until.min(now.saturating_add(self.plan.max_hold));
-        match target {
-            Target::Overall => self.hold = self.hold.max(until),
-            Target::Rule(rule) => {
-                let rule = &mut self.rules[usize::from(rule.0)];
-                rule.hold = rule.hold.max(until);
-            }
-            Target::Key(key) | Target::Queue(_, key) if !self.keys.contains(key.index, key.generation) => return false,
-            Target::Key(key) => {
-                let record = &mut self.keys[key.index];
-                record.hold = record.hold.max(until);
-                self.note_idle(now, key.index);
-            }
-            Target::Queue(rule, key) => {
-                let queue = self.queue_of(key.index, rule);
-                let queue = &mut self.queues[queue];
-                queue.hold = queue.hold.max(until);
-                self.note_idle(now, key.index);
-            }
-            Target::Request => {}
-        }
         true
     }
 }

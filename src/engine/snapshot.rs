@@ -116,7 +116,7 @@ impl<W> Scheduler<W> {
         }
         let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);
         let queue = key.and_then(|key| self.find_queue(key, rule));
-        let mut held = self.hold.max(self.rules[position].hold);
+        let mut held = self.hold.max(self.rules[position].hold).max(self.guard.closed_until());
         let mut ahead = 0;
         if let Some(key) = key {
             held = held.max(self.keys[key].hold);

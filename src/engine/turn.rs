@@ -74,6 +74,7 @@ impl<W> Scheduler<W> {
     /// If more is left, [`next_wake`](Self::next_wake) is now.
     pub fn dispatch(&mut self, now: Instant) {
         let now = self.tick(now);
+        self.look_at_guard(now);
         let mut finished = self.advance(now);
         let mut steps = 0;
         loop {
@@ -103,7 +104,7 @@ impl<W> Scheduler<W> {
     pub fn next_wake(&self) -> Option<Instant> {
         let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
         let next = self.timers.next().min(self.deadlines.next()).min(self.sweeps.next()).min(lease);
-        let next = next.min(self.opens.unwrap_or(Instant::NEVER));
+        let next = next.min(self.opens.unwrap_or(Instant::NEVER)).min(self.guard.wake().unwrap_or(Instant::NEVER));
         (next != Instant::NEVER).then_some(next)
     }
 
@@ -289,7 +290,7 @@ impl<W> Scheduler<W> {
         if state.paused {
             return Gate::Closed(None);
         }
-        let hold = self.hold.max(state.hold);
+        let hold = self.hold.max(state.hold).max(self.guard.closed_until());
         if hold > now {
             return Gate::Closed(Some(hold));
         }
@@ -311,7 +312,7 @@ impl<W> Scheduler<W> {
     }
 
     /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
-    fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
+    pub(super) fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
         self.leave_what_is_owed(now, id, whose)?;
         let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, days, .. } = self;
@@ -514,7 +515,7 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
 }
 
 /// What counts nothing of a request does not pace it.
-fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
+pub(super) fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
     let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
     counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

@@ -59,6 +59,7 @@ pub struct RulesBuilder {
     pub(super) count_from: Option<CountFrom>,
     pub(super) units: Vec<At<String>>,
     pub(super) fair_by: Option<At<String>>,
+    pub(super) ban_guard: Option<At<Quota>>,
     pub(super) rules: Vec<(At<String>, Rule)>,
     pub(super) limits: Vec<(At<String>, NamedLimit)>,
     pub(super) lanes: Vec<(At<u32>, Lane)>,

@@ -234,7 +234,7 @@ impl fmt::Display for Finding {
 ///     findings.to_string(),
 ///     "1:11: error[zero] overall: found `0/1s`, a count of zero; allowed: a count from 1 to 4294967295\n\
 ///      2:1: error[unknown-field] retries: found `retries`; allowed: `overall`, `per_key`, `concurrency`, \
-///      `key_concurrency`, `margin`, `count_from`, `units`, `fair_by`, `rules`, `limits`, `lanes`, `keys`, `retry`; \
+///      `key_concurrency`, `margin`, `count_from`, `units`, `fair_by`, `ban_guard`, `rules`, `limits`, `lanes`, `keys`, `retry`; \
 ///      did you mean `retry`?"
 /// );
 /// ```

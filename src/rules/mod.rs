@@ -12,6 +12,7 @@ mod check;
 mod compile;
 mod duration;
 mod finding;
+mod guard;
 mod levels;
 mod model;
 mod own;

@@ -60,6 +60,7 @@ pub(super) struct Model {
     pub(super) zones: Vec<Arc<str>>,
     /// `None`: requests.
     pub(super) fair_by: Option<Arc<str>>,
+    pub(super) ban_guard: Option<Quota>,
     pub(super) retry: RetryPolicy,
     pub(super) rules: Vec<CheckedRule>,
     pub(super) limits: Vec<CheckedLimit>,

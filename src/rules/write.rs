@@ -33,6 +33,9 @@ impl Model {
         if let Some(unit) = &self.fair_by {
             top.text("fair_by", unit)?;
         }
+        if let Some(level) = &self.ban_guard {
+            top.raw("ban_guard", &quota(level)?)?;
+        }
         let mut text = top.lines();
         let mut section = |heading: &str, fields: Fields| {
             let gap = if text.is_empty() { "" } else { "\n" };

@@ -1,17 +1,20 @@
 //! The handles.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::closing::Ended;
+use super::event::{Event, Events, Holding};
+use super::explain::Explanation;
 use super::request::Request;
 use super::run::{Plain, Run, Told, Unclassified};
-use super::shared::Shared;
+use super::shared::{Shared, State};
 use super::snapshot::{KeySnapshot, Snapshot};
-use crate::engine::{self, Instant, KeyId, RuleId, Scheduler, Turned};
+use super::target::{Aim, Target};
+use crate::engine::{self, Health, Instant, KeyId, RuleId, Turned};
 use crate::error::{Classify, NextStart, Outcome, Refused};
 use crate::key::Key;
 use crate::rules::{Findings, Quota, Rules};
@@ -174,7 +177,16 @@ impl Balancer {
     ///
     /// [`Refused::UnknownRule`] with the nearest name.
     pub fn hold(&self, target: Target, span: Duration) -> Result<(), Refused> {
-        self.aim(&target, |machine, now, target| machine.hold(now, target, now.saturating_add(span.into())))
+        let (scope, rule, key) = target.parts();
+        let news = Cell::new(None);
+        self.aim(&target, |state, now, target| {
+            let holding = Holding::new(state, now, target, span.into());
+            let known = state.machine.hold(now, target, now.saturating_add(span.into()));
+            news.set(holding.done(state, now));
+            known
+        })?;
+        self.shared.tell_hold(news.take(), scope, || (rule, key));
+        Ok(())
     }
 
     /// Ends the target's hold.
@@ -183,7 +195,16 @@ impl Balancer {
     ///
     /// [`Refused::UnknownRule`] with the nearest name.
     pub fn release(&self, target: Target) -> Result<(), Refused> {
-        self.aim(&target, |machine, now, target| machine.release(now, target))
+        let was_on = Cell::new(false);
+        self.aim(&target, |state, now, target| {
+            was_on.set(state.machine.held(now, target).is_some());
+            state.machine.release(now, target)
+        })?;
+        if was_on.get() {
+            let (scope, rule, key) = target.parts();
+            self.shared.tell(Event::HoldReleased { scope, rule, key });
+        }
+        Ok(())
     }
 
     /// Starts nothing of a rule until it is [resumed](Self::resume). What runs goes on.
@@ -233,6 +254,64 @@ impl Balancer {
         // What is due comes first: where nobody ever waited, no driver has seen to it.
         self.shared.with(|_, _| ());
         self.shared.with(|state, now| Snapshot::new(state.machine.plan(), now, state.machine.snapshot(now)))
+    }
+
+    /// How things go: whether whoever comes may start, limits and holds make wait, or something stands still that could
+    /// go on.
+    ///
+    /// Waits that a server asks for are no illness: requests that are held and succeed later are
+    /// [`Limited`](Health::Limited). [`Stalled`](Health::Stalled) means that a request waits that could start while
+    /// nothing has started for more than a second: its future is not polled, or no runtime on which the balancer works
+    /// is being run. Takes a look at every request if nothing has started for a second, else at none.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Health, Rules, Target};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// assert_eq!(balancer.health(), Health::Ok);
+    /// balancer.hold(Target::key(42), Duration::from_secs(5))?;
+    /// assert_eq!(balancer.health(), Health::Limited);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.shared.with(|state, now| state.machine.health(now))
+    }
+
+    /// What is in the way of a new request, limit by limit; shown, it says so in words.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::UnknownRule`] with the nearest name.
+    pub fn explain(&self, rule: &str, key: impl Into<Key>) -> Result<Explanation, Refused> {
+        self.rule(rule).map(|rule| rule.explain(key))
+    }
+
+    /// What the balancer tells of its own accord from now on: holds, requests given up, a ban ahead.
+    ///
+    /// Called inside a tokio runtime, the balancer works on that one, too, so that what comes by itself comes in time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use request_balancer::{Balancer, Event, Rules, Target};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let mut events = balancer.events();
+    /// balancer.hold(Target::key(42), Duration::from_secs(5))?;
+    /// let Some(Event::HoldStarted { key, lasts, .. }) = events.next().await else { panic!("no hold") };
+    /// assert_eq!((key, lasts), (Some(42.into()), Duration::from_secs(5)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.shared.events()
     }
 
     /// One key in numbers; all zero if nothing is known of it.
@@ -363,18 +442,17 @@ impl Balancer {
         &self.shared
     }
 
-    fn aim(
-        &self,
-        target: &Target,
-        act: impl Fn(&mut Scheduler<Waker>, Instant, engine::Target) -> bool,
-    ) -> Result<(), Refused> {
+    fn aim(&self, target: &Target, act: impl Fn(&mut State, Instant, engine::Target) -> bool) -> Result<(), Refused> {
         let on_key = |key: &Key, aim: &dyn Fn(KeyId) -> engine::Target| {
-            self.shared.with_record(key, |state, now, record| {
-                if act(&mut state.machine, now, aim(record)) { Ok(()) } else { Err(Turned::StaleKey) }
-            })
+            self.shared.with_record(
+                key,
+                |state, now, record| {
+                    if act(state, now, aim(record)) { Ok(()) } else { Err(Turned::StaleKey) }
+                },
+            )
         };
         let on_all = |aim| {
-            self.shared.with(|state, now| act(&mut state.machine, now, aim));
+            self.shared.with(|state, now| act(state, now, aim));
         };
         match &target.0 {
             Aim::Overall => on_all(engine::Target::Overall),
@@ -460,48 +538,16 @@ impl RuleHandle {
         self.shared.with(|state, now| state.machine.resume(now, self.rule));
     }
 
+    /// As [`Balancer::explain`].
+    #[must_use]
+    pub fn explain(&self, key: impl Into<Key>) -> Explanation {
+        self.shared.explain(self.rule, key.into())
+    }
+
     /// As [`Balancer::next_start`].
     #[must_use]
     pub fn next_start(&self, key: impl Into<Key>) -> NextStart {
         let record = self.shared.record(&key.into());
         self.shared.with(|state, now| NextStart::since(now, state.machine.next_start(now, self.rule, record)))
-    }
-}
-
-/// What [`Balancer::hold`] and [`Balancer::release`] aim at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target(Aim);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Aim {
-    Overall,
-    Rule(String),
-    Key(Key),
-    Queue(String, Key),
-}
-
-impl Target {
-    /// Everything that is under the rules' `overall`.
-    #[must_use]
-    pub const fn overall() -> Self {
-        Self(Aim::Overall)
-    }
-
-    /// A rule, whatever the key.
-    #[must_use]
-    pub fn rule(name: impl Into<String>) -> Self {
-        Self(Aim::Rule(name.into()))
-    }
-
-    /// A key, whatever the rule.
-    #[must_use]
-    pub fn key(key: impl Into<Key>) -> Self {
-        Self(Aim::Key(key.into()))
-    }
-
-    /// The queue of a rule and a key.
-    #[must_use]
-    pub fn queue(rule: impl Into<String>, key: impl Into<Key>) -> Self {
-        Self(Aim::Queue(rule.into(), key.into()))
     }
 }

@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+use super::event::Event;
 use super::shared::{Shared, State};
 use super::sync::{MutexGuard, thread_local};
 use crate::engine::{Evicted, Instant};
@@ -48,6 +49,7 @@ pub(super) fn are_run_for(shared: &Shared) -> bool {
 struct Errands {
     wakes: [Option<Waker>; BATCH],
     evicted: [Option<Evicted>; BATCH],
+    events: Vec<Event>,
     driver: Option<Arc<Notify>>,
     became_idle: bool,
     more: bool,
@@ -67,6 +69,8 @@ impl Errands {
             *place = Some(gone);
         }
         self.more |= !evicted.is_empty();
+        let notices = std::mem::take(state.machine.take_notices());
+        self.events.extend(notices.into_iter().map(|notice| Event::of(notice, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);
@@ -81,6 +85,9 @@ impl Errands {
     fn carry_out(self, shared: &Shared) -> bool {
         for gone in self.evicted.into_iter().flatten() {
             shared.keys.forget(gone);
+        }
+        for event in self.events {
+            shared.tell(event);
         }
         if let Some(driver) = self.driver {
             driver.notify_one();

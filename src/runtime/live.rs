@@ -1,9 +1,13 @@
 //! The rules that are in force, and going over to others.
 
 use std::collections::HashMap;
+#[cfg(feature = "metrics")]
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
+#[cfg(feature = "metrics")]
+use super::meters::Meters;
 use super::shared::{Shared, State};
 use crate::engine::{Charge, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
@@ -22,6 +26,8 @@ pub(crate) struct Live {
     units: Vec<String>,
     /// Whether an attempt can take a slot that a request it waits for needs.
     pub(crate) nests: bool,
+    #[cfg(feature = "metrics")]
+    meters: OnceLock<Box<[Arc<Meters>]>>,
 }
 
 impl Live {
@@ -50,7 +56,15 @@ impl Live {
         let mut names: Box<[_]> = listed.map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
         let nests = plan.counts_any_end();
-        Self { rules, plan, names, units, nests }
+        Self {
+            #[cfg(feature = "metrics")]
+            meters: OnceLock::new(),
+            rules,
+            plan,
+            names,
+            units,
+            nests,
+        }
     }
 
     /// The rule of this name.
@@ -77,10 +91,18 @@ impl Live {
         }
     }
 
-    /// The name of the unit that limits know by its position.
-    #[cfg(feature = "serde")]
-    pub(crate) fn unit_name(&self, position: usize) -> Option<&str> {
-        self.units.get(position).map(String::as_str)
+    /// What counts the requests of each rule, registered when it is first asked for. Not under the lock.
+    #[cfg(feature = "metrics")]
+    pub(super) fn meters(&self) -> &[Arc<Meters>] {
+        self.meters.get_or_init(|| Meters::all(&self.plan))
+    }
+
+    /// The name of the unit that a limit counts; `None` for requests and attempts.
+    pub(super) fn unit_name(&self, charge: Charge) -> Option<&str> {
+        match charge {
+            Charge::Unit(unit) => self.units.get(unit).map(String::as_str),
+            Charge::Attempt | Charge::Requests => None,
+        }
     }
 
     /// Limits that were compiled by the rules in force, with the positions that units have here.

@@ -56,6 +56,12 @@ impl Permit {
         self.place.settle(unit, actual)
     }
 
+    /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As
+    /// [`Failure::invalid`](crate::Failure::invalid).
+    pub const fn invalid(&mut self) {
+        self.place.set_invalid();
+    }
+
     /// The server asked to come again later: puts the same request back in line, in its old place, and waits for its
     /// next start. As [`Attempt::retry`](crate::Attempt::retry).
     ///
@@ -77,7 +83,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.place.finish();
+        self.place.finish("done");
     }
 }
 

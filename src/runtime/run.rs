@@ -87,10 +87,10 @@ impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
 
     fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
         match output {
-            Err(Failure { cause: Cause::Unsaid(error), hold }) => {
+            Err(Failure { cause: Cause::Unsaid(error), hold, invalid }) => {
                 let verdict = self.0.verdict(&error);
                 let failure = Failure::judged(error, verdict);
-                Err(Failure { hold: hold.or(failure.hold), ..failure })
+                Err(Failure { hold: hold.or(failure.hold), invalid: invalid || failure.invalid, ..failure })
             }
             said => said,
         }
@@ -182,10 +182,10 @@ where
                     return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
                 }
                 let attempt = this.place.attempt();
-                match caught(|| (this.begin)(attempt)) {
+                match this.place.in_span(|| caught(|| (this.begin)(attempt))) {
                     Ok(future) => this.running.set(Some(future)),
                     Err(message) => {
-                        this.place.finish();
+                        this.place.finish("panicked");
                         return Poll::Ready(Err(Error::Panicked(message)));
                     }
                 }
@@ -194,14 +194,14 @@ where
             let end = if this.place.is_aborted() {
                 End::Aborted
             } else {
-                match this.place.polling(|| caught(|| future.poll(context))) {
+                match this.place.polling(|| this.place.in_span(|| caught(|| future.poll(context)))) {
                     Ok(Poll::Pending) if this.place.watch(context) => End::Aborted,
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(output)) => End::Output(output),
                     Err(message) => End::Panicked(message),
                 }
             };
-            let dropped = caught(|| this.running.set(None));
+            let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
             let judged = match (end, dropped) {
                 (End::Aborted, _) => {
                     this.place.cut_off();
@@ -213,18 +213,21 @@ where
             };
             let failure = match judged {
                 Ok(Ok(value)) => {
-                    this.place.finish();
+                    this.place.finish("done");
                     return Poll::Ready(Ok(value));
                 }
                 Ok(Err(failure)) => failure,
                 Err(message) => {
-                    this.place.finish();
+                    this.place.finish("panicked");
                     return Poll::Ready(Err(Error::Panicked(message)));
                 }
             };
+            if failure.invalid {
+                this.place.set_invalid();
+            }
             let (kind, error) = match failure.cause {
                 Cause::Unsaid(error) | Cause::Permanent(error) => {
-                    this.place.finish();
+                    this.place.finish("failed");
                     return Poll::Ready(Err(Error::Failed(error)));
                 }
                 Cause::Transient(error) => (FailureKind::Transient, Some(error)),

@@ -8,11 +8,13 @@ use std::task::Waker;
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
+use tokio::time::Instant as TokioInstant;
 
 use super::aliases::Aliases;
 use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
+use super::event::Announcer;
 use super::keys::Keys;
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
@@ -34,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
     pub(crate) aliases: Aliases,
+    pub(super) announcer: Announcer,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
     /// Somebody who waits for the last attempt to end may look again.
@@ -76,6 +79,7 @@ impl Shared {
             numbers: Numbers::default(),
             keys: Keys::default(),
             aliases: Aliases::default(),
+            announcer: Announcer::default(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
         }
@@ -107,10 +111,11 @@ impl Shared {
         self.call(state, now, call)
     }
 
-    /// The same at the end of an attempt. The clock is read only for a limit that counts from there.
-    pub(crate) fn with_end<R>(&self, id: RequestId, call: impl FnOnce(&mut State, Instant) -> R) -> R {
+    /// The same at the end of an attempt. Unless it `matters` anyway, the clock is read only for a limit that counts from
+    /// there.
+    pub(crate) fn with_end<R>(&self, id: RequestId, matters: bool, call: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.lock();
-        let now = if state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
+        let now = if matters || state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
         self.call(state, now, call)
     }
 
@@ -299,20 +304,30 @@ impl State {
         }
     }
 
+    /// When it will be `instant`, on tokio's clock.
+    pub(super) fn at(&self, instant: Instant) -> TokioInstant {
+        self.clock.at(instant)
+    }
+
     pub(super) fn next_wake(&self) -> Instant {
         self.machine.next_wake().unwrap_or(Instant::NEVER)
     }
 
     fn has_news(&mut self, now: Instant) -> bool {
-        if self.machine.is_quiet() && !self.became_idle {
+        if !self.machine.is_stirred() && !self.became_idle {
             return false;
         }
         let next = self.next_wake();
-        next <= now
+        let news = next <= now
             || self.became_idle
             || self.drivers.late_for(next)
             || !self.machine.take_wakes().is_empty()
             || !self.machine.take_evicted().is_empty()
+            || !self.machine.take_notices().is_empty();
+        if !news {
+            self.machine.calm();
+        }
+        news
     }
 }
 

@@ -5,8 +5,12 @@ use std::time::Duration;
 use crate::engine::{self, Instant, Plan};
 
 /// The state of a balancer in numbers, as of one instant; spans count from it.
+///
+/// With the feature `serde` it can be serialised, as can its parts: fields by their names, spans as seconds with
+/// fractions, `null` where there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Snapshot {
     /// Requests in line, those included that wait for another attempt or have yet to take up their grant.
     pub waiting: usize,
@@ -15,8 +19,10 @@ pub struct Snapshot {
     /// Keys with work or with an open window.
     pub keys: usize,
     /// How long everything is held; `None` if it is not.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
     pub held: Option<Duration>,
     /// When the balancer has something to do by itself.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
     pub next_wake: Option<Duration>,
     /// Per lane, most urgent first.
     pub lanes: Vec<LaneSnapshot>,
@@ -27,6 +33,7 @@ pub struct Snapshot {
 /// One lane in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LaneSnapshot {
     /// Its name in the rules file, or its number as text.
     pub name: String,
@@ -43,6 +50,7 @@ pub struct LaneSnapshot {
 /// One rule in numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RuleSnapshot {
     /// Its name.
     pub name: String,
@@ -51,6 +59,7 @@ pub struct RuleSnapshot {
     /// Attempts that run.
     pub in_flight: usize,
     /// How long it is held; `None` if it is not.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
     pub held: Option<Duration>,
     /// Whether it is paused.
     pub paused: bool,
@@ -59,12 +68,14 @@ pub struct RuleSnapshot {
 /// One key in numbers, over all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeySnapshot {
     /// Requests in line.
     pub waiting: usize,
     /// Attempts that run.
     pub in_flight: usize,
     /// How long the key is held; `None` if it is not.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
     pub held: Option<Duration>,
 }
 
@@ -100,4 +111,11 @@ impl KeySnapshot {
 
 fn span(now: Instant, until: Option<Instant>) -> Option<Duration> {
     until.map(|instant| instant.since(now).into())
+}
+
+/// A span as seconds with fractions.
+#[cfg(feature = "serde")]
+#[expect(clippy::ref_option, reason = "serde hands over the field")]
+fn seconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&span.map(|span| span.as_secs_f64()), serializer)
 }

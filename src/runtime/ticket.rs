@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use super::explain::{Explainable, Explanation};
 use super::place::Place;
 use super::run::Steps;
 use super::shared::Shared;
@@ -25,6 +26,7 @@ use crate::error::{Error, Refused};
 pub struct Ticket<T, E> {
     answer: oneshot::Receiver<Result<T, Error<E>>>,
     submitted: Option<Arc<dyn Cancel>>,
+    request: Explainable,
 }
 
 /// Enters the line with a request that is to run in a task on the current runtime.
@@ -41,8 +43,16 @@ where
     let (sender, answer) = oneshot::channel();
     let submitted = Arc::new(Submitted { runtime, stage: Mutex::new(Stage::Visited { woken: false }) });
     steps.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
+    let place = steps.place();
+    let request = Explainable {
+        shared: Arc::downgrade(place.shared()),
+        id: place.id(),
+        rule: place.rule(),
+        rule_name: place.rule_name(),
+        key: place.key().clone(),
+    };
     submitted.settle(Box::new(steps), sender);
-    Ok(Ticket { answer, submitted: Some(submitted) })
+    Ok(Ticket { answer, submitted: Some(submitted), request })
 }
 
 /// What can be submitted.
@@ -66,6 +76,28 @@ where
 }
 
 impl<T, E> Ticket<T, E> {
+    /// Where the request stands, and what is in its way.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// drop(balancer.request("send", 42).acquire().await?);
+    /// let ticket = balancer.request("send", 42).submit(async |_| Ok::<_, Failure<()>>("sent"))?;
+    /// assert_eq!(
+    ///     ticket.why().to_string(),
+    ///     "rule `send`, key 42: waits in its queue; `rules.send.per_key` 1/1s has room in 1s"
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn why(&self) -> Explanation {
+        self.request.explain()
+    }
+
     /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.
     pub fn detach(mut self) {
         self.submitted = None;

@@ -10,7 +10,6 @@ mod window;
 
 use self::calendar::Calendar;
 use self::smooth::Gcra;
-use self::window::Window;
 use super::cost::Costs;
 use super::plan::{LimitKind, LimitRef, LimitSpec};
 use super::time::{Instant, Nanos};
@@ -19,7 +18,7 @@ pub(crate) use self::calendar::Days;
 pub(crate) use self::pace::PaceClock;
 pub use self::past::Past;
 pub(crate) use self::spec::{Spec, capacity, counts_from_end};
-pub(crate) use self::window::Spec as WindowSpec;
+pub(crate) use self::window::{Spec as WindowSpec, Window};
 
 /// A limit's answer to "does this fit now?"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

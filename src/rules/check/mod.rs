@@ -1,5 +1,6 @@
 //! From rules in the making to checked ones, or to everything that is wrong with them.
 
+mod guard;
 mod lanes;
 mod own;
 mod quotas;
@@ -99,9 +100,10 @@ impl Checker<'_> {
         let lanes = self.said_lanes();
         let names: Vec<_> = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let keys = self.key_quotas(&names);
+        let ban_guard = self.ban_guard();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
-        Model { caps, margin, count_from, units, zones, fair_by, retry, rules, limits, lanes, keys }
+        Model { caps, margin, count_from, units, zones, fair_by, ban_guard, retry, rules, limits, lanes, keys }
     }
 
     fn rule(&mut self, name: &At<String>, rule: &Rule, outer: &RetryPolicy, limits: &BTreeSet<&str>) -> CheckedRule {

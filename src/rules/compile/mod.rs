@@ -106,6 +106,7 @@ pub(super) fn plan(model: &Model) -> Plan {
         lease: LEASE,
         max_hold: MAX_HOLD,
         fair_by: model.fair_by.as_ref().and_then(|unit| model.charge(unit)).unwrap_or(Charge::Requests),
+        ban_guard: model.guard(),
     }
 }
 

@@ -27,6 +27,7 @@ const TOP: &[&str] = &[
     "count_from",
     "units",
     "fair_by",
+    "ban_guard",
     "rules",
     "limits",
     "lanes",
@@ -104,6 +105,7 @@ impl Reader<'_> {
                     let allowed = "a list of names such as `[\"tokens\"]`";
                     builder.units = self.names(value, path, allowed).unwrap_or_default();
                 }
+                "ban_guard" => builder.ban_guard = self.quota(value, path),
                 "fair_by" => builder.fair_by = self.text(value, path, "the name of a unit in quotes"),
                 "rules" => {
                     builder.rules = self.named(value, path, "at least one rule", |reader, value, path, _| {

@@ -44,7 +44,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Look::Refused { why, waited } => Err(self.refused(known, why, waited)),
             Look::Undriven => {
                 self.leave(known);
-                Err(Refused::Aborted)
+                Err(self.turned_away(Refused::Aborted))
             }
         }
     }
@@ -62,7 +62,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             .with(|state, _| !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, &ancestors));
         if hopeless {
             self.leave(known);
-            return Err(Refused::WouldDeadlock);
+            return Err(self.turned_away(Refused::WouldDeadlock));
         }
         Ok(())
     }
@@ -117,20 +117,21 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     fn stranded(&mut self, known: Known) -> Refused {
         self.leave(known);
-        Refused::NoRuntime
+        self.turned_away(Refused::NoRuntime)
     }
 
     fn refused(&mut self, known: Known, why: Why, waited: Nanos) -> Refused {
         self.stage = Stage::Over;
         self.waited = self.waited.saturating_add(waited);
-        match why {
+        let reason = match why {
             Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start(known.record) },
             Why::Displaced => Refused::Displaced,
             Why::RuleRemoved => Refused::RuleRemoved,
             Why::CostTooHigh { cost, capacity } => Refused::CostTooHigh { cost, capacity },
             Why::Closed => Refused::Closed,
             Why::Aborted => Refused::Aborted,
-        }
+        };
+        self.turned_away(reason)
     }
 }
 

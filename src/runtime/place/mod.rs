@@ -7,9 +7,14 @@ use std::time::Duration;
 
 mod line;
 mod running;
+mod tell;
+
+use tracing::Span;
 
 use super::attempt::Attempt;
+use super::meters::Meter;
 use super::shared::{Shared, State};
+use super::watch::Cause;
 use crate::engine::{Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
@@ -68,6 +73,11 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     waited: Nanos,
     /// Whether its attempts are permits: no future stands behind them that could be told to stop.
     is_permit: bool,
+    /// What the running attempt follows from.
+    after: Cause,
+    /// That of the running attempt, if somebody wants it.
+    span: Option<Box<Span>>,
+    meter: Meter,
 }
 
 #[derive(Debug)]
@@ -79,6 +89,8 @@ enum Stage {
     Running {
         known: Known,
         watcher: Watcher,
+        /// Whether it is to be counted as an invalid one.
+        invalid: bool,
     },
     /// The machine does not know it any more.
     Over,
@@ -115,6 +127,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             starts: 0,
             waited: Nanos::ZERO,
             is_permit: false,
+            after: Cause::First,
+            span: None,
+            meter: Meter::default(),
         }
     }
 
@@ -199,12 +214,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 state.began(is_permit);
             }
             Ok((entered, record))
-        })?;
+        });
+        let entered = entered.map_err(|reason| self.turned_away(reason))?;
         match entered {
             (Enter::Started(id), record) => self.begin(Known { id, record }, Nanos::ZERO),
             (Enter::Waiting(id), record) => {
                 let known = Known { id, record };
                 self.stage = Stage::Waiting(known);
+                self.tell_waiting();
                 if self.wishes.fail_fast {
                     return Err(self.not_now(known));
                 }
@@ -217,19 +234,33 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(crate) fn enter_in_line(&mut self, waker: Waker) -> Result<(), Refused> {
         let mut waker = Some(waker);
         // Nobody waits for it yet: an attempt may well leave something behind that starts after it.
-        let (known, granted) = self.knock(&[], |state, now, record, rule, entry| {
+        let entered = self.knock(&[], |state, now, record, rule, entry| {
             let id = state.machine.enqueue(now, record, rule, entry)?;
             if let Some(waker) = waker.take() {
                 state.machine.set_waker(id, waker);
             }
             state.machine.dispatch(now);
             Ok((Known { id, record }, state.machine.is_granted(id)))
-        })?;
+        });
+        let (known, granted) = entered.map_err(|reason| self.turned_away(reason))?;
         self.stage = Stage::Waiting(known);
+        self.tell_waiting();
         if self.wishes.fail_fast && !granted {
             return Err(self.not_now(known));
         }
         Ok(())
+    }
+
+    /// What the machine calls it, if it knows it.
+    pub(crate) const fn id(&self) -> Option<RequestId> {
+        match &self.stage {
+            Stage::Waiting(known) | Stage::Running { known, .. } => Some(known.id),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Over => None,
+        }
+    }
+
+    pub(crate) const fn rule(&self) -> RuleId {
+        self.rule
     }
 
     /// What the machine calls it while an attempt runs.
@@ -241,9 +272,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     fn begin(&mut self, known: Known, waited: Nanos) {
-        self.stage = Stage::Running { known, watcher: Watcher::default() };
+        self.stage = Stage::Running { known, watcher: Watcher::default(), invalid: false };
         self.starts = self.starts.saturating_add(1);
         self.waited = self.waited.saturating_add(waited);
+        self.tell_start(waited);
     }
 
     /// Asks to be let in, in one way or another, while the ancestors wait for it.
@@ -282,7 +314,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Leaves the line it was not to stand in.
     fn not_now(&mut self, known: Known) -> Refused {
         self.leave(known);
-        Refused::NotNow { next_start: self.next_start(known.record) }
+        let next_start = self.next_start(known.record);
+        self.turned_away(Refused::NotNow { next_start })
     }
 
     /// Leaves the line.
@@ -304,7 +337,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 impl<H: Borrow<Arc<Shared>>> Drop for Place<H> {
     fn drop(&mut self) {
         match self.stage {
-            Stage::Waiting(known) => self.leave(known),
+            Stage::Waiting(known) => {
+                self.leave(known);
+                self.tell_withdrawn();
+            }
             Stage::Running { .. } => self.cut_off(),
             Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::Context;
 
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, KeyId, RuleId, Scope, Target};
+use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, KeyId, RuleId, Scope, Target};
 use crate::error::Refused;
+use crate::runtime::event::Holding;
 use crate::runtime::shared::Shared;
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
@@ -30,7 +31,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Sees to it that the task is woken should its running attempt be told to stop. Returns whether it was already.
     pub(crate) fn watch(&mut self, context: &Context<'_>) -> bool {
-        let Stage::Running { known: Known { id, .. }, ref mut watcher } = self.stage else { return false };
+        let Stage::Running { known: Known { id, .. }, ref mut watcher, .. } = self.stage else { return false };
         let waker = context.waker();
         let current = Watcher { data: waker.data().addr(), vtable: std::ptr::from_ref(waker.vtable()).addr() };
         if *watcher == current {
@@ -44,16 +45,27 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         aborted
     }
 
-    /// The attempt ended and so does the request.
-    pub(crate) fn finish(&mut self) {
-        if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
+    /// The server counts the running attempt as an invalid one.
+    pub(crate) const fn set_invalid(&mut self) {
+        if let Stage::Running { invalid, .. } = &mut self.stage {
+            *invalid = true;
+        }
+    }
+
+    /// The attempt ended and so does the request: `outcome` says how.
+    pub(crate) fn finish(&mut self, outcome: &'static str) {
+        if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
-            let _waker = self.shared().with_end(id, |state, now| {
+            let _waker = self.shared().with_end(id, invalid, |state, now| {
+                if invalid {
+                    state.machine.count_invalid(now);
+                }
                 let waker = state.machine.finish(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.done += 1);
                 waker
             });
+            self.tell_end(outcome);
         }
     }
 
@@ -68,12 +80,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 state.count(|tally| tally.aborted += 1);
                 waker
             });
+            self.tell_end("cut off");
         }
     }
 
     /// The attempt failed: back in line, or an end with a reason.
     pub(crate) fn fail(&mut self, kind: FailureKind, hold: Option<Scope>) -> Result<(), Refused> {
-        let Stage::Running { known, .. } = self.stage else { return Err(Refused::Aborted) };
+        let Stage::Running { known, invalid, .. } = self.stage else { return Err(Refused::Aborted) };
         let id = known.id;
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
@@ -89,6 +102,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let spent = &mut self.spent;
         let idempotent = self.wishes.idempotent;
         let mut waker = None;
+        let mut held = None;
         let outcome = shared.with(|state, now| {
             waker = state.machine.take_waker(id);
             // The key may have become another's since the request entered.
@@ -96,35 +110,58 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             let target = scope.map(|scope| aim(scope, rule, record));
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
+            if invalid {
+                state.machine.count_invalid(now);
+            }
             let seed = state.draw();
-            let back = match (policy.decide(spent, kind, idempotent, seed), target) {
+            let decision = policy.decide(spent, kind, idempotent, seed);
+            let (back, wait, holding) = match (decision, target) {
                 (Decision::GiveUp { reason, hold }, target) => {
-                    if let (Some(wait), Some(target)) = (hold, target)
-                        && target != Target::Request
-                    {
-                        state.machine.hold(now, target, now.saturating_add(wait));
+                    let holding = target.zip(hold).map(|(target, wait)| Holding::new(state, now, target, wait));
+                    if let (Some(wait), Some(target)) = (hold, target) {
+                        let until = now.saturating_add(wait);
+                        state.machine.hold_because(now, target, until, HoldCause::Retry);
                     }
                     state.machine.finish(now, id);
                     state.count(|tally| tally.done += 1);
-                    return Err(reason.into());
+                    held = holding.and_then(|holding| holding.done(state, now));
+                    return Err(End::GaveUp(reason.into()));
                 }
                 (Decision::BackOff(delay), None) => {
-                    state.machine.back_off(now, id, now.saturating_add(delay), deadline)
+                    (state.machine.back_off(now, id, now.saturating_add(delay), deadline), delay, None)
                 }
                 (Decision::BackOff(wait) | Decision::Retry { wait }, target) => {
+                    let holding = target.map(|target| Holding::new(state, now, target, wait));
                     let target = target.unwrap_or(Target::Request);
-                    state.machine.retry(now, id, target, now.saturating_add(wait), deadline)
+                    (state.machine.retry(now, id, target, now.saturating_add(wait), deadline), wait, holding)
                 }
             };
+            held = holding.and_then(|holding| holding.done(state, now));
             if back {
-                return Ok(());
+                return Ok(wait);
             }
             state.count(|tally| tally.refused += 1);
-            Err(Refused::Closed)
+            Err(End::Closed)
         });
         self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
-        outcome
+        if let Some(scope) = scope {
+            shared.tell_hold(held, scope, || (Some(self.rule_name()), Some(self.key.clone())));
+        }
+        match outcome {
+            Ok(wait) => {
+                self.tell_retry(kind.into(), wait);
+                Ok(())
+            }
+            Err(End::GaveUp(reason)) => Err(self.tell_gave_up(reason)),
+            Err(End::Closed) => Err(self.turned_away_running(Refused::Closed)),
+        }
     }
+}
+
+/// Why no other attempt follows.
+enum End {
+    GaveUp(Refused),
+    Closed,
 }
 
 impl From<GiveUp> for Refused {

@@ -116,7 +116,7 @@ impl KeptLimit {
     fn new(wall: Wall, live: &Live, limit: &LimitMemory) -> Option<Self> {
         let unit = match limit.charge {
             Charge::Requests => REQUESTS,
-            Charge::Unit(position) => live.unit_name(position)?,
+            charge @ Charge::Unit(_) => live.unit_name(charge)?,
             // Caps of what runs know nothing of the past.
             Charge::Attempt => return None,
         };

@@ -1,0 +1,307 @@
+//! Why a request does not start: facts, limit by limit.
+
+use super::answer::{KeyId, RequestId, Target};
+use super::cost::{Costs, OwnCosts};
+use super::hold::Held;
+use super::limit::{Ask, Days, LimitStates};
+use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Origin, RuleId};
+use super::queue::{Queue, QueueState};
+use super::request::Stage;
+use super::scheduler::Scheduler;
+use super::slab::NIL;
+use super::time::Instant;
+use super::turn::pace_due;
+
+/// What there is to say about a request, that is in the machine or might come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Where it stands.
+    pub standing: Standing,
+    /// Requests of its queue that are before it.
+    pub ahead: usize,
+    /// Other queues whose turn comes before that of its own: of its lane and of those above.
+    pub turns: usize,
+    /// What else than a limit is in its way.
+    pub hindrances: Vec<Hindrance>,
+    /// Every limit that binds it.
+    pub limits: Vec<LimitAnswer>,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is not in the machine.
+    New,
+    /// In its queue.
+    Waiting,
+    /// It was granted and has yet to claim.
+    Granted,
+    /// It let its grant pass, and waits for its owner to ask again.
+    Asleep,
+    /// It stepped out of line until an instant.
+    Out(Instant),
+    /// Its attempt runs.
+    Running,
+    /// It was refused.
+    Refused,
+}
+
+/// What is in a request's way beside limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The machine is closed.
+    Closed,
+    /// Its rule is gone.
+    RuleRemoved,
+    /// Its rule is paused.
+    Paused,
+    /// Too many attempts were invalid.
+    BanGuard(Instant),
+    /// A target that it belongs to is held.
+    Held(Target, Held),
+    /// It is not to start before this.
+    NotBefore(Instant),
+    /// The key's next room is owed to its queue of another rule.
+    Owed(RuleId),
+    /// Its lane leaves room for more urgent ones.
+    Paced(Instant),
+}
+
+/// What one limit says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitAnswer {
+    /// Whose words the limit is.
+    pub origin: Origin,
+    /// What it enforces.
+    pub kind: LimitKind,
+    /// What it counts.
+    pub charge: Charge,
+    /// Whether there is room.
+    pub room: Room,
+}
+
+/// Whether a limit has room for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It has.
+    Now,
+    /// At this instant, if nobody else comes first.
+    At(Instant),
+    /// Not before this instant, and not before what was granted is taken up or given back.
+    Unclaimed(Instant),
+    /// When a running attempt ends.
+    WhenOneEnds,
+}
+
+/// A key and a queue of it, as far as there are records of them.
+#[derive(Clone, Copy)]
+struct Place {
+    key: Option<u32>,
+    queue: Option<u32>,
+}
+
+impl<W> Scheduler<W> {
+    /// What is in the way of a new request of cost 1. Without a key (or with a stale one): of a key that nothing is
+    /// known of.
+    pub fn explain(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> Explained {
+        let now = self.tick(now);
+        let key = key.filter(|key| self.keys.contains(key.index, key.generation));
+        let queue = key.and_then(|key| self.find_queue(key.index, rule));
+        let ahead = queue.map_or(0, |queue| self.queues[queue].in_line as usize);
+        let mut explained =
+            Explained { standing: Standing::New, ahead, turns: 0, hindrances: Vec::new(), limits: Vec::new() };
+        if self.closed {
+            explained.hindrances.push(Hindrance::Closed);
+        }
+        if self.plan.rules[usize::from(rule.0)].removed {
+            explained.hindrances.push(Hindrance::RuleRemoved);
+        }
+        let place = Place { key: key.map(|key| key.index), queue };
+        self.explain_place(&mut explained, now, rule, place, Costs::ONE);
+        explained
+    }
+
+    /// What is in the way of a request; `None` if the machine knows no such request.
+    pub fn explain_request(&mut self, now: Instant, id: RequestId) -> Option<Explained> {
+        let now = self.tick(now);
+        let request = self.requests.get(id.index, id.generation)?;
+        let (queue, mut hindrances) = (request.queue, Vec::new());
+        let standing = match request.stage() {
+            Stage::Queued { not_before } => {
+                if not_before > now {
+                    hindrances.push(Hindrance::NotBefore(not_before));
+                }
+                Standing::Waiting
+            }
+            Stage::Granted { .. } => Standing::Granted,
+            Stage::Asleep => Standing::Asleep,
+            Stage::Out { until } => Standing::Out(until),
+            Stage::Running | Stage::Aborted => Standing::Running,
+            Stage::Refused { .. } => Standing::Refused,
+        };
+        let ahead = match standing {
+            Standing::Waiting | Standing::Granted => self.before(queue, id.index),
+            Standing::New | Standing::Asleep | Standing::Out(_) | Standing::Running | Standing::Refused => 0,
+        };
+        let mut explained = Explained { standing, ahead, turns: 0, hindrances, limits: Vec::new() };
+        match standing {
+            // A grant has its room already.
+            Standing::Granted | Standing::Running | Standing::Refused => return Some(explained),
+            Standing::New | Standing::Waiting | Standing::Asleep | Standing::Out(_) => {}
+        }
+        let costs = OwnCosts::new(request.costs());
+        let (rule, key) = (RuleId(self.queues[queue].rule), self.queues[queue].key);
+        self.explain_place(&mut explained, now, rule, Place { key: Some(key), queue: Some(queue) }, costs.get());
+        Some(explained)
+    }
+
+    fn explain_place(&mut self, explained: &mut Explained, now: Instant, rule: RuleId, at: Place, costs: Costs<'_>) {
+        explained.turns = self.turns_before(rule, at.queue);
+        let hindrances = &mut explained.hindrances;
+        if self.rules[usize::from(rule.0)].paused {
+            hindrances.push(Hindrance::Paused);
+        }
+        if self.guard.closed_until() > now {
+            hindrances.push(Hindrance::BanGuard(self.guard.closed_until()));
+        }
+        let mut targets = vec![Target::Overall, Target::Rule(rule)];
+        if let Some(index) = at.key {
+            let key = KeyId { index, generation: self.keys.generation(index) };
+            targets.extend([Target::Key(key), Target::Queue(rule, key)]);
+        }
+        let held = targets.into_iter().filter_map(|target| Some(Hindrance::Held(target, self.held(now, target)?)));
+        hindrances.extend(held);
+        if let Some(owed) = at.queue.and_then(|queue| self.owed_to(queue)) {
+            hindrances.push(Hindrance::Owed(owed));
+        }
+        let lane = self.plan.rules[usize::from(rule.0)].lane;
+        let waived = self.lanes[lane].overdue().is_some();
+        let mut due = Instant::ZERO;
+        let Self { plan, queues, keys, shared, clocks, days, .. } = self;
+        let plan_of_rule = &plan.rules[usize::from(rule.0)];
+        if !waived {
+            due = pace_due(&plan_of_rule.shared_pace, clocks, costs);
+        }
+        let mut owed = false;
+        let mut fresh_own;
+        let mut fresh_key;
+        let (numbers, own) = match at.queue.map(|queue| &mut queues[queue]) {
+            Some(queue) => {
+                owed = queue.owed;
+                (Queue::own(&queue.numbers, plan_of_rule), &mut queue.limits)
+            }
+            None => {
+                fresh_own = LimitStates::new(&plan_of_rule.own);
+                (&*plan_of_rule.own, &mut fresh_own)
+            }
+        };
+        let of_key = match at.key.map(|key| &mut keys[key]) {
+            Some(key) => {
+                if !waived && !owed {
+                    due = due.max(pace_due(&plan_of_rule.key_pace, &key.clocks, costs));
+                }
+                &mut key.limits
+            }
+            None => {
+                fresh_key = LimitStates::new(&plan.key_limits);
+                &mut fresh_key
+            }
+        };
+        if due > now {
+            hindrances.push(Hindrance::Paced(due));
+        }
+        let answers = &mut explained.limits;
+        for (position, spec) in numbers.iter().enumerate() {
+            let bound = LimitRef { limit: position, reserve: 0 };
+            answers.extend(answer(own, numbers, bound, days, now, costs).map(|room| told(spec, room)));
+        }
+        let reserved =
+            |bound: &LimitRef, waived| LimitRef { reserve: if waived { 0 } else { bound.reserve }, ..*bound };
+        for bound in &plan_of_rule.key {
+            let room = answer(of_key, &plan.key_limits, reserved(bound, waived || owed), days, now, costs);
+            answers.extend(room.map(|room| told(&plan.key_limits[bound.limit], room)));
+        }
+        for bound in &plan_of_rule.shared {
+            let room = answer(shared, &plan.shared_limits, reserved(bound, waived), days, now, costs);
+            answers.extend(room.map(|room| told(&plan.shared_limits[bound.limit], room)));
+        }
+    }
+
+    /// How many of its queue start before a request that is waiting or granted.
+    fn before(&self, queue: u32, request: u32) -> usize {
+        let queue = &self.queues[queue];
+        let mut ahead = 0;
+        for list in [queue.granted, queue.waiting] {
+            let mut index = list.head;
+            while index != NIL {
+                if index == request {
+                    return ahead;
+                }
+                ahead += 1;
+                index = self.requests[index].links.next;
+            }
+        }
+        ahead
+    }
+
+    /// How many ready queues are served before one: those before it in its lane, all of its lane if it is not ready,
+    /// and those of the lanes above.
+    fn turns_before(&self, rule: RuleId, queue: Option<u32>) -> usize {
+        let own_lane = self.plan.rules[usize::from(rule.0)].lane;
+        let ready = queue.filter(|&queue| self.queues[queue].state == QueueState::Ready);
+        let mut turns = 0;
+        for lane in 0..=own_lane {
+            for &rule in &self.lanes[lane].rules {
+                let mut other = self.rings[rule].head;
+                while other != NIL {
+                    let later = ready
+                        .is_some_and(|own| lane == own_lane && self.queues[other].ticket >= self.queues[own].ticket);
+                    turns += usize::from(!later && Some(other) != queue);
+                    other = self.queues[other].ring.next;
+                }
+            }
+        }
+        turns
+    }
+
+    /// To which of the key's other queues the next room is owed that this one would need, too.
+    fn owed_to(&self, queue: u32) -> Option<RuleId> {
+        let own = &self.queues[queue];
+        if self.keys[own.key].owed == 0 || own.owed {
+            return None;
+        }
+        let mut sibling = own.sibling;
+        while sibling != queue {
+            let record = &self.queues[sibling];
+            if record.owed && self.plan.common_key_limits(record.rule, own.rule).next().is_some() {
+                return Some(RuleId(record.rule));
+            }
+            sibling = record.sibling;
+        }
+        None
+    }
+}
+
+/// What one of several limits says, if it counts anything of the costs.
+fn answer(
+    states: &mut LimitStates,
+    specs: &[LimitSpec],
+    bound: LimitRef,
+    days: &Days,
+    now: Instant,
+    costs: Costs<'_>,
+) -> Option<Room> {
+    if costs.of(specs[bound.limit].charge) == 0 {
+        return None;
+    }
+    Some(match states.ask_refs(specs, std::slice::from_ref(&bound), days, now, costs, false) {
+        Ask::Room => Room::Now,
+        Ask::At(at) => Room::At(at),
+        Ask::Unclaimed(at) => Room::Unclaimed(at),
+        Ask::Busy => Room::WhenOneEnds,
+    })
+}
+
+fn told(spec: &LimitSpec, room: Room) -> LimitAnswer {
+    LimitAnswer { origin: spec.origin.clone(), kind: spec.kind, charge: spec.charge, room }
+}

@@ -1,0 +1,148 @@
+//! What goes to `tracing`: a span around each attempt, and events. The names are documented at the top of the crate.
+//!
+//! Nothing is looked up or formatted unless somebody listens.
+
+use tracing::{Level, Span, debug, debug_span, enabled, span_enabled, trace, warn};
+
+use super::event::Event;
+use super::live::Live;
+use crate::engine::{FailureKind, RuleId};
+use crate::error::Refused;
+use crate::key::Key;
+
+/// Of whom something is told.
+pub(super) struct Subject<'a> {
+    pub(super) rule: RuleId,
+    pub(super) key: &'a Key,
+    pub(super) attempt: u32,
+}
+
+/// What became of a request.
+pub(super) enum Step<'a> {
+    Waiting,
+    Started { waited: f64 },
+    Ended { outcome: &'static str },
+    PutBack { cause: Cause, wait: f64 },
+    Refused(&'a Refused),
+    Withdrawn,
+}
+
+impl Step<'_> {
+    fn is_wanted(&self) -> bool {
+        match self {
+            Self::Waiting | Self::Started { .. } | Self::Ended { .. } | Self::Withdrawn => {
+                enabled!(target: "request_balancer", Level::TRACE)
+            }
+            Self::PutBack { .. } | Self::Refused(_) => enabled!(target: "request_balancer", Level::DEBUG),
+        }
+    }
+}
+
+/// Tells a step if it is wanted.
+pub(super) fn step(live: impl FnOnce() -> std::sync::Arc<Live>, subject: &Subject<'_>, step: &Step<'_>) {
+    if step.is_wanted() {
+        tell(&live(), subject, step);
+    }
+}
+
+#[cold]
+fn tell(live: &Live, subject: &Subject<'_>, step: &Step<'_>) {
+    let Subject { rule, key, attempt } = *subject;
+    let (rule, lane) = names(live, rule);
+    match *step {
+        Step::Waiting => trace!(target: "request_balancer", rule, %key, lane, attempt, "waiting"),
+        Step::Started { waited } => {
+            trace!(target: "request_balancer", rule, %key, lane, attempt, waited, "started");
+        }
+        Step::Ended { outcome } => {
+            trace!(target: "request_balancer", rule, %key, lane, attempt, outcome, "ended");
+        }
+        Step::PutBack { cause, wait } => {
+            let cause = cause.word();
+            debug!(target: "request_balancer", rule, %key, lane, attempt, cause, wait, "put back");
+        }
+        Step::Refused(reason) => {
+            let cause = reason.cause();
+            debug!(target: "request_balancer", rule, %key, lane, attempt, cause, %reason, "refused");
+        }
+        Step::Withdrawn => trace!(target: "request_balancer", rule, %key, lane, attempt, "withdrawn"),
+    }
+}
+
+/// The span of an attempt that begins, or none if nobody wants it.
+pub(super) fn span(
+    live: impl FnOnce() -> std::sync::Arc<Live>,
+    subject: &Subject<'_>,
+    waited: f64,
+    cause: Cause,
+) -> Option<Box<Span>> {
+    if !span_enabled!(target: "request_balancer", Level::DEBUG) {
+        return None;
+    }
+    let live = live();
+    let Subject { rule, key, attempt } = *subject;
+    let (rule, lane) = names(&live, rule);
+    let cause = cause.word();
+    Some(Box::new(debug_span!(target: "request_balancer", "attempt", rule, %key, lane, attempt, waited, cause)))
+}
+
+/// Tells an event that goes to receivers, too.
+pub(super) fn log(event: &Event) {
+    match event {
+        Event::HoldStarted { scope, rule, key, cause, lasts, until: _ } => {
+            let (rule, lasts) = (rule.as_deref(), lasts.as_secs_f64());
+            let key = key.as_ref().map(tracing::field::display);
+            debug!(target: "request_balancer", %scope, rule, key, %cause, lasts, "hold started");
+        }
+        Event::HoldCut { scope, rule, key, wanted, allowed } => {
+            let (rule, wanted, allowed) = (rule.as_deref(), wanted.as_secs_f64(), allowed.as_secs_f64());
+            let key = key.as_ref().map(tracing::field::display);
+            warn!(target: "request_balancer", %scope, rule, key, wanted, allowed, "hold cut");
+        }
+        Event::HoldReleased { scope, rule, key } => {
+            let key = key.as_ref().map(tracing::field::display);
+            debug!(target: "request_balancer", %scope, rule = rule.as_deref(), key, "hold released");
+        }
+        Event::BanAhead { level, period, until: _ } => {
+            warn!(target: "request_balancer", level, period = period.as_secs_f64(), "ban ahead");
+        }
+        Event::BanOver => warn!(target: "request_balancer", "ban over"),
+        // Told as refused, and never sent.
+        Event::RetryGaveUp { .. } | Event::Missed { .. } => {}
+    }
+}
+
+/// What an attempt follows from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cause {
+    First,
+    Transient,
+    Ambiguous,
+    Retry,
+}
+
+impl Cause {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Transient => "transient",
+            Self::Ambiguous => "ambiguous",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+impl From<FailureKind> for Cause {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Transient => Self::Transient,
+            FailureKind::Ambiguous => Self::Ambiguous,
+            FailureKind::Retry { .. } => Self::Retry,
+        }
+    }
+}
+
+fn names(live: &Live, rule: RuleId) -> (&str, &str) {
+    let rule = live.rule(rule);
+    (&rule.name, &live.plan.lanes[rule.lane].name)
+}
