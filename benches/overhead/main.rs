@@ -1,9 +1,11 @@
-//! What a request costs: unhindered beside the same three limits in governor, in line in the engine alone.
+//! What a request costs: unhindered beside other limiters, in line in the engine alone, many at once.
 //!
 //! `scripts/bench overhead` prints the table. Times are the least of several runs in which all contestants take turns;
 //! on a machine with other work trust ratios before nanoseconds. No bar makes it fail: it depends on the machine.
 
+mod crowd;
 mod in_line;
+mod peers;
 #[path = "../report/mod.rs"]
 mod report;
 mod unhindered;
@@ -11,11 +13,13 @@ mod unhindered;
 use report::Line;
 
 /// What is measured, by names that may be given as arguments.
-const SECTIONS: [(&str, fn() -> Vec<Line>); 4] = [
+const SECTIONS: [(&str, fn() -> Vec<Line>); 6] = [
     ("one-key", || unhindered::measure(&[1])),
     ("some-keys", || unhindered::measure(&[1_000])),
     ("many-keys", || unhindered::measure(&[100_000])),
+    ("peers", peers::measure),
     ("in-line", in_line::measure),
+    ("crowd", crowd::measure),
 ];
 
 fn main() {

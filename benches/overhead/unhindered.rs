@@ -170,12 +170,12 @@ fn sizes() -> Vec<Line> {
     ]
 }
 
-fn handle() -> RuleHandle {
+pub(crate) fn handle() -> RuleHandle {
     let balancer = Balancer::new(RULES.parse::<Rules>().expect("sound rules"));
     balancer.rule("send").expect("a rule")
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
