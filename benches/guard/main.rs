@@ -55,7 +55,8 @@ fn measure() -> Vec<Line> {
     };
     let mut lines = Vec::new();
     for (name, path) in PATHS {
-        let per_request = |short: f64, long: f64| ((long - short) / (LONG - SHORT) as f64 * 100.0).round() / 100.0;
+        let per_request =
+            |short: f64, long: f64| ((long - short) / (LONG - SHORT) as f64 * 100.0).round() / 100.0 + 0.0;
         let allocations = |requests| allocation_counter::measure(|| path(requests)).count_total as f64;
         if let (Some(short), Some(long)) = (instructions(name, SHORT), instructions(name, LONG)) {
             lines.push(line(format!("{name}: instructions"), per_request(short, long).round(), "1"));

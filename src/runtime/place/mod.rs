@@ -300,7 +300,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     next_start => return Ok(Err(Refused::NotNow { next_start })),
                 }
             }
-            let max_wait = wishes.max_wait.or(state.machine.plan().rules[usize::from(rule.0)].max_wait);
+            let max_wait = wishes.max_wait.or_else(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),

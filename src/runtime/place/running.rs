@@ -95,7 +95,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
-        let max_wait = self.wishes.max_wait.or(live.rule(self.rule).max_wait);
+        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
         let is_permit = self.is_permit;
