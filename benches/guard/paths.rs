@@ -7,8 +7,10 @@ use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Schedul
 use request_balancer::{Balancer, Failure, RuleHandle, Rules};
 use tokio::runtime::Runtime;
 
-/// A path by its name. Called with a number of requests.
-pub(crate) const PATHS: [(&str, fn(usize)); 5] = [
+/// A name, and what is called with a number of requests.
+pub(crate) type Path = (&'static str, fn(usize));
+
+pub(crate) const PATHS: [Path; 5] = [
     ("run, nothing in its way", run),
     ("acquire, nothing in its way", acquire),
     ("submit, in line", submit),

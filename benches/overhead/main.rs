@@ -12,8 +12,10 @@ mod unhindered;
 
 use report::Line;
 
-/// What is measured, by names that may be given as arguments.
-const SECTIONS: [(&str, fn() -> Vec<Line>); 6] = [
+/// A name that may be given as an argument, and what is measured then.
+type Section = (&'static str, fn() -> Vec<Line>);
+
+const SECTIONS: [Section; 6] = [
     ("one-key", || unhindered::measure(&[1])),
     ("some-keys", || unhindered::measure(&[1_000])),
     ("many-keys", || unhindered::measure(&[100_000])),
