@@ -232,11 +232,15 @@ async fn fr_125_a_request_that_waits_for_itself_is_refused() {
 #[test]
 fn fr_130_nothing_that_times_a_start_reads_the_wall_clock() {
     const TELL: [&str; 2] = ["src/runtime/wall.rs", "src/runtime/state/mod.rs"];
+    // Responses are read with a time that their reader is told; nothing starts by it.
+    const TOLD: &str = "src/headers";
     fn search(folder: &Path) {
         for entry in folder.read_dir().expect("a readable folder") {
             let path = entry.expect("a readable entry").path();
             if path.is_dir() {
-                search(&path);
+                if !path.ends_with(TOLD) {
+                    search(&path);
+                }
             } else if path.extension().is_some_and(|kind| kind == "rs") && !TELL.iter().any(|file| path.ends_with(file))
             {
                 let text = std::fs::read_to_string(&path).expect("a readable file");

@@ -29,7 +29,7 @@ rule = "chat"
     let expected = "\
         5:10: error[unknown-field] rules: rules.chat.priorty: found `priorty`; allowed: `per_key`, `overall`, \
         `concurrency`, `key_concurrency`, `priority`, `weight`, `under`, `ordered`, `queue`, `overflow`, `max_wait`, \
-        `paused`, `retry`; did you mean `priority`?\n\
+        `attempt_timeout`, `paused`, `retry`; did you mean `priority`?\n\
         7:9: error[invalid-duration] until: found `1 fortnight`; allowed: a length of time such as `500ms`, `60s`, \
         `1h 30m`\n\
         8:21: error[unknown-value] policies: found `scam`; allowed: `request-balancer`, `fifo`, `scan`, \

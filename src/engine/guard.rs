@@ -3,7 +3,7 @@
 
 use super::limit::{Ask, Window, WindowSpec};
 use super::plan::{Anchor, BanGuard};
-use super::queue::Stage;
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -132,7 +132,7 @@ impl<W> Scheduler<W> {
         let mut granted = Vec::new();
         for (_, id) in leases {
             let Some(request) = self.requests.get(id.index, id.generation) else { continue };
-            if !matches!(request.stage, Stage::Granted { .. }) {
+            if !matches!(request.stage(), Stage::Granted { .. }) {
                 continue;
             }
             let mut index = self.queues[request.queue].granted.head;
@@ -143,7 +143,7 @@ impl<W> Scheduler<W> {
         }
         // The last one first, so that none becomes the first one and gets a lease.
         for index in granted.into_iter().rev() {
-            if matches!(self.requests[index].stage, Stage::Granted { .. }) {
+            if matches!(self.requests[index].stage(), Stage::Granted { .. }) {
                 self.give_back(now, self.requests[index].queue, index);
                 self.requeue(index, Instant::ZERO);
             }

@@ -7,7 +7,9 @@ use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Queue, QueueState, Stage};
+use super::queue::{Queue, QueueState};
+use super::quick::Quick;
+use super::request::{Request, Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
 use super::time::Instant;
@@ -176,6 +178,8 @@ impl<W> Scheduler<W> {
             }
         }
         self.rules = rules.into();
+        self.quick = Quick::all(&self.plan);
+        self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {
             self.queues[index].state = QueueState::Idle;
@@ -189,9 +193,9 @@ impl<W> Scheduler<W> {
         for index in requests.indices() {
             let request = &requests[index];
             let lane = &mut lanes[plan.rules[usize::from(queues[request.queue].rule)].lane];
-            if request.stage.in_line() {
-                lane.joined(request.costs.get().of_turn(plan.fair_by));
-            } else if matches!(request.stage, Stage::Running | Stage::Overdue | Stage::Aborted) {
+            if request.stage().in_line() {
+                lane.joined(request.costs().of_turn(plan.fair_by));
+            } else if matches!(request.stage(), Stage::Running | Stage::Overdue | Stage::Aborted) {
                 lane.running += 1;
             }
         }
@@ -199,7 +203,8 @@ impl<W> Scheduler<W> {
 
     /// Refuses what the present plan has no place for.
     pub(super) fn refuse_unfit(&mut self, now: Instant) {
-        let in_line: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let in_line: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for index in in_line {
             let request = &self.requests[index];
             if self.plan.rules[usize::from(self.queues[request.queue].rule)].removed {
@@ -213,7 +218,7 @@ impl<W> Scheduler<W> {
     /// Refuses a request in line that one of its limits never has room for.
     pub(super) fn refuse_if_unfit(&mut self, now: Instant, index: u32) -> bool {
         let request = &self.requests[index];
-        let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) else { return false };
+        let Err((cost, capacity)) = self.must_fit(request.queue, request.costs()) else { return false };
         self.refuse(now, index, Why::CostTooHigh { cost, capacity });
         true
     }
@@ -228,12 +233,19 @@ impl<W> Scheduler<W> {
             return;
         };
         let moved = self.queues.remove(id);
-        let shift = moved.next_number;
+        // What came to the moved queue goes before what is left of the other one, whose numbers go on from there.
+        let stands_here =
+            |request: &&Request<W>| request.queue == other && !matches!(request.stage(), Stage::Outside { .. });
+        let left = self.requests.indices().map(|index| &self.requests[index]).filter(stands_here);
+        let first = left.fold(self.queues[other].next_number, |first, request| {
+            if comes_before(request.number, first) { request.number } else { first }
+        });
+        let shift = moved.next_number.wrapping_sub(first);
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
             let request = &mut self.requests[index];
-            if request.queue == other && request.stage != Stage::Outside {
-                request.number += shift;
+            if request.queue == other && !matches!(request.stage(), Stage::Outside { .. }) {
+                request.number = request.number.wrapping_add(shift);
             } else if request.queue == id {
                 request.queue = other;
             }
@@ -241,7 +253,7 @@ impl<W> Scheduler<W> {
         self.move_door(id, other);
         let Self { requests, queues, .. } = self;
         let queue = &mut queues[other];
-        queue.next_number += shift;
+        queue.next_number = queue.next_number.wrapping_add(shift);
         queue.waiting.prepend(requests, moved.waiting);
         queue.granted.prepend(requests, moved.granted);
         queue.in_line += moved.in_line;
@@ -254,7 +266,7 @@ impl<W> Scheduler<W> {
             index = requests[index].links.next;
         }
         while index != NIL {
-            requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
             index = requests[index].links.next;
         }
         queue.state = QueueState::Idle;

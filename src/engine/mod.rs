@@ -24,6 +24,8 @@ mod owed;
 mod pause;
 mod plan;
 mod queue;
+mod quick;
+mod request;
 mod retry;
 mod retry_budget;
 mod scheduler;

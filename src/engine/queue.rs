@@ -1,90 +1,13 @@
-//! Records: requests, the queues they stand in, the keys that own the queues.
+//! Records: the queues that requests stand in, the keys that own the queues.
 
 use std::sync::Arc;
 
-use super::answer::Why;
-use super::cost::OwnCosts;
 use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
-use super::slab::{NIL, Slab};
+use super::request::Request;
+use super::slab::{Entry, NIL, Slab};
 use super::time::Instant;
-
-/// One request.
-#[derive(Debug)]
-pub(super) struct Request<W> {
-    pub(super) queue: u32,
-    /// Neighbours in the queue's waiting list or in its list of grants.
-    pub(super) links: Links,
-    pub(super) costs: OwnCosts,
-    /// Place in line among the requests of its queue, kept for life.
-    pub(super) number: u64,
-    /// When it entered the line or was put back; while it runs, when its attempt began.
-    pub(super) since: Instant,
-    /// When it is refused if it still stands in line; while it runs, when its attempt is overdue; once it is refused,
-    /// when that was.
-    pub(super) deadline: Instant,
-    pub(super) stage: Stage,
-    /// Whether an attempt ever started.
-    pub(super) started: bool,
-    pub(super) waker: Option<W>,
-}
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Before the line, which has no room for it.
-    Outside,
-    /// In its queue, not to start before an instant. While it is first, its queue waits for that instant.
-    Queued { not_before: Instant },
-    /// It may claim. The lease ends at an instant, and runs only for the first grant of a queue.
-    Granted { lease: Instant },
-    /// It let its lease pass: out of the queue until its owner asks again.
-    Asleep,
-    /// Out of the queue until an instant.
-    Out { until: Instant },
-    /// Its attempt runs.
-    Running,
-    /// Its attempt has run for as long as it may, and is to be given up.
-    Overdue,
-    /// Its attempt runs and is to be given up.
-    Aborted,
-    /// Refused, and its owner does not know yet.
-    Refused { why: Why },
-}
-
-impl Stage {
-    /// Whether it stands in line: waits, or was granted and did not claim.
-    pub(super) const fn in_line(self) -> bool {
-        match self {
-            Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
-            Self::Outside | Self::Running | Self::Overdue | Self::Aborted | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Whether its attempt runs and nothing but its own end ends it.
-    pub(super) const fn may_go_on(self) -> bool {
-        match self {
-            Self::Running | Self::Overdue => true,
-            Self::Outside
-            | Self::Queued { .. }
-            | Self::Granted { .. }
-            | Self::Asleep
-            | Self::Out { .. }
-            | Self::Aborted
-            | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Whether it is outstanding in a limit, which may let go only when attempts end.
-    pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
-        match self {
-            Self::Granted { .. } => true,
-            Self::Running | Self::Overdue | Self::Aborted => counts_from_end,
-            Self::Outside | Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
-        }
-    }
-}
 
 /// Neighbours in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -158,9 +81,8 @@ impl List {
     /// Inserts before the first request with a larger number. Costs as many steps as there are smaller ones: those
     /// that were put back before it.
     pub(super) fn insert_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
-        let number = requests[id].number;
         let mut next = self.head;
-        while next != NIL && requests[next].number < number {
+        while next != NIL && requests[next].is_before(&requests[id]) {
             next = requests[next].links.next;
         }
         self.insert_before(requests, id, next);
@@ -170,6 +92,7 @@ impl List {
 /// The queue of one rule and one key.
 #[derive(Debug)]
 pub(super) struct Queue {
+    generation: u32,
     pub(super) key: u32,
     pub(super) rule: u16,
     pub(super) state: QueueState,
@@ -178,7 +101,7 @@ pub(super) struct Queue {
     /// How many stand in line.
     pub(super) in_line: u32,
     pub(super) running: u32,
-    pub(super) next_number: u64,
+    pub(super) next_number: u32,
     pub(super) hold: Instant,
     pub(super) hold_cause: HoldCause,
     /// The key's next queue, in a circle.
@@ -216,6 +139,7 @@ pub(super) enum QueueState {
 impl Queue {
     pub(super) fn new(key: u32, rule: u16, plan: &RulePlan) -> Self {
         Self {
+            generation: 0,
             key,
             rule,
             state: QueueState::Idle,
@@ -246,6 +170,7 @@ impl Queue {
 /// A key.
 #[derive(Debug)]
 pub(super) struct KeyRecord {
+    generation: u32,
     pub(super) tag: u64,
     pub(super) hold: Instant,
     pub(super) hold_cause: HoldCause,
@@ -264,6 +189,7 @@ pub(super) struct KeyRecord {
 impl KeyRecord {
     pub(super) fn new(tag: u64, plan: &Plan, begin: Instant) -> Self {
         Self {
+            generation: 0,
             tag,
             hold: Instant::ZERO,
             hold_cause: HoldCause::default(),
@@ -275,5 +201,36 @@ impl KeyRecord {
             // An empty box allocates nothing.
             clocks: vec![PaceClock::from(begin); plan.key_clocks].into_boxed_slice(),
         }
+    }
+}
+
+impl Entry for Queue {
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+}
+
+impl Entry for KeyRecord {
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_small() {
+        let sizes = (Slab::<Queue>::SLOT, Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
+        assert_eq!(sizes, (144, 80, 24));
     }
 }

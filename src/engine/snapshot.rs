@@ -4,7 +4,8 @@ use super::answer::{KeyId, NextStart, RequestId};
 use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::plan::{LimitSpec, RuleId};
-use super::queue::{Queue, Request};
+use super::queue::Queue;
+use super::request::Request;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -153,11 +154,11 @@ impl<W> Scheduler<W> {
         let running: Vec<&Request<W>> = ancestors
             .iter()
             .filter_map(|id| self.requests.get(id.index, id.generation))
-            .filter(|request| request.stage.may_go_on())
+            .filter(|request| request.stage().may_go_on())
             .collect();
         let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
             let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));
-            let taken: u64 = bound.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
+            let taken: u64 = bound.map(|request| u64::from(request.costs().of(spec.charge))).sum();
             limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
         let plan = &self.plan.rules[usize::from(rule.0)];

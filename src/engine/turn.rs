@@ -6,8 +6,9 @@ use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::{LimitRef, PaceRef, RulePlan};
-use super::queue::{Queue, QueueState, Request, Stage};
-use super::scheduler::{Due, Scheduler};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
+use super::scheduler::{Due, Scheduler, Whom};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -53,7 +54,7 @@ pub(super) enum Whose<'a> {
 impl<'a> Whose<'a> {
     pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
-            Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
+            Self::First(queue) => requests[queues[queue].waiting.head].costs(),
             Self::New(costs) => costs,
         }
     }
@@ -102,11 +103,10 @@ impl<W> Scheduler<W> {
     /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let timers = self.timers.peek().map(|(at, _)| at);
-        let deadlines = self.deadlines.peek().map(|(at, _)| at);
-        let sweeps = self.sweeps.peek().map(|(at, _)| at);
-        let leases = self.leases.front().map(|&(at, _)| at);
-        [timers, deadlines, sweeps, leases, self.opens, self.guard.wake()].into_iter().flatten().min()
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        let next = self.timers.next().min(self.deadlines.next()).min(self.sweeps.next()).min(lease);
+        let next = next.min(self.opens.unwrap_or(Instant::NEVER)).min(self.guard.wake().unwrap_or(Instant::NEVER));
+        (next != Instant::NEVER).then_some(next)
     }
 
     /// After an event: a turn, if there is anything to do.
@@ -139,13 +139,19 @@ impl<W> Scheduler<W> {
     /// A grant's lease begins.
     pub(super) fn begin_lease(&mut self, now: Instant, index: u32) {
         let lease = now.saturating_add(self.plan.lease);
-        self.requests[index].stage = Stage::Granted { lease };
+        self.requests[index].set_stage(Stage::Granted { lease });
         let generation = self.requests.generation(index);
         self.leases.push_back((lease, RequestId { index, generation }));
     }
 
-    fn anything_ready(&self) -> bool {
+    pub(super) fn anything_ready(&self) -> bool {
         self.lanes.iter().any(|lane| lane.ready > 0)
+    }
+
+    /// When something that waits for an instant is due: a queue, a request, a lease, a key to look at.
+    pub(super) fn next_due(&self) -> Instant {
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        self.timers.next().min(self.sweeps.next()).min(lease)
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -165,9 +171,9 @@ impl<W> Scheduler<W> {
             if !is_live(&self.requests, &self.queues, at, due) {
                 continue;
             }
-            match due {
-                Due::Queue(queue, _) => self.make_ready(queue),
-                Due::Request(id) => self.requeue(id.index, Instant::ZERO),
+            match due.whom() {
+                Whom::Queue(queue) => self.make_ready(queue),
+                Whom::Request(request) => self.requeue(request, Instant::ZERO),
             }
         }
         self.timers.peek().is_none_or(|(at, _)| at > now)
@@ -199,13 +205,17 @@ impl<W> Scheduler<W> {
             if !has_deadline(&self.requests, at, id) {
                 continue;
             }
-            match self.requests[id.index].stage {
+            match self.requests[id.index].stage() {
                 Stage::Running => self.give_up_attempt(id.index),
                 Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
                     self.refuse(now, id.index, Why::MaxWait);
                 }
                 // It may still claim. The others have no deadline.
-                Stage::Granted { .. } | Stage::Outside | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
+                Stage::Granted { .. }
+                | Stage::Outside { .. }
+                | Stage::Overdue
+                | Stage::Aborted
+                | Stage::Refused { .. } => {
                     continue;
                 }
             }
@@ -395,7 +405,7 @@ impl<W> Scheduler<W> {
         queue.waiting.unlink(requests, index);
         let is_first = queue.granted.is_empty();
         queue.granted.push_back(requests, index);
-        requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+        requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
         self.wakes.extend(requests[index].waker.take());
         if is_first {
             self.begin_lease(now, index);
@@ -483,7 +493,7 @@ impl<W> Scheduler<W> {
     fn not_before(&self, whose: Whose<'_>) -> Instant {
         match whose {
             Whose::New(_) => Instant::ZERO,
-            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage {
+            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage() {
                 Stage::Queued { not_before } => not_before,
                 stage => unreachable!("{stage:?} is in the waiting list"),
             },
@@ -491,7 +501,7 @@ impl<W> Scheduler<W> {
     }
 
     fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Granted { lease })
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Granted { lease })
     }
 
     /// Drops what is no longer due from the tops of the lists, so that nothing wakes the owner for nothing.
@@ -523,21 +533,19 @@ impl From<Ask> for Refusal {
 
 /// Whether a timer's target still waits for it.
 pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
-    match due {
-        Due::Queue(index, generation) => {
-            queues.get(index, generation).is_some_and(|queue| queue.state == QueueState::Parked { until: at })
-        }
-        Due::Request(id) => {
-            requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Out { until: at })
+    match due.whom() {
+        Whom::Queue(queue) => queues.find(queue).is_some_and(|queue| queue.state == QueueState::Parked { until: at }),
+        Whom::Request(request) => {
+            requests.find(request).is_some_and(|request| request.stage() == Stage::Out { until: at })
         }
     }
 }
 
 /// Whether a request still stands in line, or its attempt still runs, under this deadline.
 pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: RequestId) -> bool {
-    requests
-        .get(id.index, id.generation)
-        .is_some_and(|request| request.deadline == at && (request.stage.in_line() || request.stage == Stage::Running))
+    requests.get(id.index, id.generation).is_some_and(|request| {
+        request.deadline() == at && (request.stage().in_line() || request.stage() == Stage::Running)
+    })
 }
 
 /// What counts nothing of a request does not pace it.

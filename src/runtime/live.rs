@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 #[cfg(feature = "metrics")]
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
-use crate::engine::{Anchor, Charge, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
+use crate::engine::{Charge, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
@@ -56,15 +57,7 @@ impl Live {
         let listed = (0..).map(RuleId).zip(&plan.rules).filter(|(_, rule)| !rule.removed);
         let mut names: Box<[_]> = listed.map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
-        let from_end = |specs: &[LimitSpec]| {
-            specs.iter().any(|spec| match spec.kind {
-                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
-                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
-            })
-        };
-        let nests = from_end(&plan.key_limits)
-            || from_end(&plan.shared_limits)
-            || plan.rules.iter().any(|rule| from_end(&rule.own));
+        let nests = plan.counts_any_end();
         let mut live = Self {
             #[cfg(feature = "metrics")]
             meters: OnceLock::new(),
@@ -200,6 +193,7 @@ impl Shared {
         self.with(|state, now| {
             // Under the lock, so that two replacements follow each other.
             let live = Arc::new(self.live.load().followed_by(rules));
+            self.nests.store(live.nests, Ordering::Relaxed);
             self.live.store(Arc::clone(&live));
             state.machine.replace(now, Arc::clone(&live.plan));
         });

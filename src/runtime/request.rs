@@ -34,17 +34,11 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let live = shared.live.load();
-        let (max_wait, attempts) = match rule {
-            Ok(rule) => (live.rule(rule).max_wait.unwrap_or(Nanos::MAX), live.rule(rule).retry.attempts),
-            Err(_) => (Nanos::MAX, 1),
-        };
         let wishes = Wishes {
             cost: 1,
             not_before: Nanos::ZERO,
-            max_wait,
+            max_wait: None,
             special: None,
-            attempts,
             idempotent: false,
             fail_fast: false,
             eager: false,
@@ -110,7 +104,7 @@ impl<'a, C> Request<'a, C> {
     ///
     /// Default: the rule's `max_wait`, or as long as it takes.
     pub fn max_wait(mut self, span: Duration) -> Self {
-        self.wishes.max_wait = span.into();
+        self.wishes.max_wait = Some(span.into());
         self
     }
 
@@ -175,7 +169,6 @@ impl<'a, C> Request<'a, C> {
         if let Ok(rule) = self.rule {
             let live = self.shared.live.load();
             let policy = retry.over(self.wishes.policy().unwrap_or_else(|| &live.rule(rule).retry));
-            self.wishes.attempts = policy.attempts;
             self.wishes.special().policy = Some(policy);
         }
         self

@@ -53,7 +53,8 @@ impl Ask {
 pub(crate) enum LimitState {
     Window(Window),
     Gcra(Gcra),
-    Calendar(Calendar),
+    /// In a box: it is the largest and the rarest.
+    Calendar(Box<Calendar>),
 }
 
 impl LimitState {
@@ -61,7 +62,15 @@ impl LimitState {
         match kind {
             LimitKind::Window { .. } => Self::Window(Window::default()),
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Self::Gcra(Gcra::default()),
-            LimitKind::Calendar { .. } => Self::Calendar(Calendar::default()),
+            LimitKind::Calendar { .. } => Self::Calendar(Box::default()),
+        }
+    }
+
+    /// The window that it is, if it is one.
+    pub(crate) const fn as_window(&mut self) -> Option<&mut Window> {
+        match self {
+            Self::Window(window) => Some(window),
+            Self::Gcra(_) | Self::Calendar(_) => None,
         }
     }
 
@@ -84,7 +93,7 @@ impl LimitState {
     }
 
     /// A request is outstanding, whether there is room for it or not.
-    pub(crate) const fn owe(&mut self, cost: u32) {
+    pub(crate) fn owe(&mut self, cost: u32) {
         match self {
             Self::Window(window) => window.owe(cost),
             Self::Gcra(gcra) => gcra.grant(cost),
@@ -98,6 +107,17 @@ impl LimitState {
             Self::Window(window) => window.claim(spec.window(), now, cost),
             Self::Gcra(gcra) => gcra.claim(spec.gcra(), now, cost),
             Self::Calendar(calendar) => calendar.claim(spec.calendar(), now, cost),
+        }
+    }
+
+    /// A request for which there was room a moment ago is granted and begins in one.
+    pub(crate) fn start(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        match self {
+            Self::Window(window) => window.start(spec.window(), now, cost),
+            Self::Gcra(_) | Self::Calendar(_) => {
+                self.grant(spec, now, cost);
+                self.claim(spec, now, cost);
+            }
         }
     }
 
@@ -180,12 +200,11 @@ impl LimitState {
     }
 }
 
-/// The states of a handful of limits: up to two of them in place.
+/// The states of a handful of limits: a single one in place.
 #[derive(Debug)]
 pub(crate) enum LimitStates {
     None,
     One(LimitState),
-    Two([LimitState; 2]),
     Many(Box<[LimitState]>),
 }
 
@@ -194,7 +213,6 @@ impl LimitStates {
         match specs {
             [] => Self::None,
             [only] => Self::One(LimitState::new(only.kind)),
-            [first, second] => Self::Two([LimitState::new(first.kind), LimitState::new(second.kind)]),
             more => Self::Many(more.iter().map(|spec| LimitState::new(spec.kind)).collect()),
         }
     }
@@ -203,16 +221,15 @@ impl LimitStates {
         match self {
             Self::None => &[],
             Self::One(only) => std::slice::from_ref(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }
 
+    #[inline]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [LimitState] {
         match self {
             Self::None => &mut [],
             Self::One(only) => std::slice::from_mut(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }

@@ -7,7 +7,7 @@ use std::task::Context;
 use tokio::runtime::Handle;
 
 use super::{Known, Place, Stage, Watcher, deadline};
-use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, Instant, KeyId, RuleId, Scope, Target};
+use crate::engine::{Decision, FailureKind, GiveUp, HoldCause, KeyId, RuleId, Scope, Target};
 use crate::error::Refused;
 use crate::runtime::event::Holding;
 use crate::runtime::shared::{Shared, State};
@@ -73,7 +73,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// The attempt succeeded and so does the request.
     pub(crate) fn succeed(&mut self) {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
-            self.end("done", |state, _| state.machine.succeed(id));
+            self.end("done", |state| state.machine.succeed(id));
         }
     }
 
@@ -86,19 +86,18 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// The attempt ended and so does the request: `outcome` says how.
     pub(crate) fn finish(&mut self, outcome: &'static str) {
-        self.end(outcome, |_, _| ());
+        self.end(outcome, |_| ());
     }
 
-    fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
+    fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State)) {
         if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
-            let _waker = self.shared().with(|state, now| {
-                before(state, now);
-                let waker = state.machine.take_waker(id);
+            let _waker = self.shared().with_end(id, invalid, |state, now| {
+                before(state);
                 if invalid {
                     state.machine.count_invalid(now);
                 }
-                state.machine.finish(now, id);
+                let waker = state.machine.finish(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.done += 1);
                 waker
@@ -133,7 +132,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
-        let max_wait = self.wishes.max_wait;
+        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
         let is_permit = self.is_permit;
