@@ -213,7 +213,7 @@ impl<W> Scheduler<W> {
         request.since = now;
         self.last_start = now;
         self.redecide_blocked(queue);
-        self.after_event(now);
+        self.after_minor_event(now);
         Claim::Started { waited: now.since(since) }
     }
 
@@ -232,6 +232,7 @@ impl<W> Scheduler<W> {
         let queue = self.requests[index].queue;
         self.drop_deadline(index);
         if self.ends_count(index) {
+            self.settled = false;
             self.each_limit(index, |spec, state, cost| state.end(spec, now, cost));
         }
         let rule = usize::from(self.queues[queue].rule);
@@ -295,6 +296,7 @@ impl<W> Scheduler<W> {
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it, in its old place if it
     /// left that to a sibling, else last.
     pub(super) fn make_ready(&mut self, queue: u32) {
+        self.settled = false;
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
@@ -310,6 +312,7 @@ impl<W> Scheduler<W> {
 
     /// Takes a queue out of its ring; the caller says where it stands now.
     pub(super) fn leave_ring(&mut self, queue: u32) {
+        self.settled = false;
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         lanes[plan.rules[rule].lane].unlink(&mut rings[rule], queues, queue);
@@ -382,6 +385,7 @@ impl<W> Scheduler<W> {
 
     /// Returns a grant: limits and pace are as if it had never been.
     pub(super) fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
+        self.settled = false;
         self.drop_grant(now, queue, index);
         self.requests[index].set_stage(Stage::Asleep);
         self.each_limit(index, |_, state, cost| state.refund(cost));

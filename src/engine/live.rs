@@ -179,6 +179,7 @@ impl<W> Scheduler<W> {
         }
         self.rules = rules.into();
         self.quick = Quick::all(&self.plan);
+        self.only_windows = self.plan.shares_only_windows();
         self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {

@@ -7,6 +7,8 @@ use super::time::Instant;
 impl<W> Scheduler<W> {
     /// Starts nothing of the rule until [`resume`](Self::resume).
     pub fn pause(&mut self, rule: RuleId) {
+        // Others may have waited for what its first request reserved.
+        self.settled = false;
         self.rules[usize::from(rule.0)].paused = true;
     }
 
@@ -19,6 +21,7 @@ impl<W> Scheduler<W> {
 
     /// Starts nothing at all until [`resume_all`](Self::resume_all).
     pub fn pause_all(&mut self) {
+        self.settled = false;
         self.paused = true;
     }
 

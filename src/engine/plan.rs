@@ -63,6 +63,11 @@ impl Plan {
         let own = self.rules.iter().flat_map(|rule| &rule.own);
         own.chain(&self.key_limits).chain(&self.shared_limits).any(|spec| limit::counts_from_end(spec.kind))
     }
+
+    /// Whether all limits beside the keys' are windows.
+    pub(super) fn shares_only_windows(&self) -> bool {
+        self.shared_limits.iter().all(|spec| matches!(spec.kind, LimitKind::Window { .. }))
+    }
 }
 
 /// The position of a rule in its [`Plan`].

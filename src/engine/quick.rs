@@ -153,7 +153,14 @@ impl<W> Scheduler<W> {
     #[inline]
     pub(super) fn end_quickly(&mut self, now: Instant, id: RequestId) -> Option<Option<W>> {
         let now = self.tick_quietly(now);
-        if !self.door.is_empty() || self.anything_ready() || self.next_due() <= now {
+        let is_quiet = if self.anything_ready() {
+            // Nobody of those could go before, and an end that gives nothing back lets nobody go.
+            self.settled && !self.any_end && self.next_wake().is_none_or(|wake| wake > now)
+        } else {
+            self.opens = None;
+            self.next_due() > now
+        };
+        if !is_quiet || !self.door.is_empty() {
             return None;
         }
         let Self { plan, quick, lanes, rules, requests, queues, keys, shared, .. } = self;
@@ -185,7 +192,6 @@ impl<W> Scheduler<W> {
         of_key.busy -= 1;
         let is_idle = of_key.busy == 0 && !of_key.swept;
         let waker = requests.remove(id.index).waker;
-        self.opens = None;
         if is_idle {
             self.note_idle(now, key);
             self.stirred = true;

@@ -76,6 +76,13 @@ pub struct Scheduler<W> {
     pub(super) leases: VecDeque<(Instant, RequestId)>,
     /// When a turn could do more for the queues that are ready.
     pub(super) opens: Option<Instant>,
+    /// Whether the last turn did all that could be done, and nothing happened since that could change its answers before
+    /// `opens` but what is looked at where it happens.
+    pub(super) settled: bool,
+    /// Whether all shared limits are windows, whose answers a claim does not change.
+    pub(super) only_windows: bool,
+    /// Whether it matters to the last turn's answers when what is granted is claimed.
+    pub(super) hangs_on_grants: bool,
     /// The short cuts of the rules.
     pub(super) quick: Box<[Option<Quick>]>,
     /// Scratch of a turn: lanes in the order in which they are served.
@@ -173,6 +180,9 @@ impl<W> Scheduler<W> {
             sweeps: Timers::new(),
             leases: VecDeque::new(),
             opens: None,
+            settled: false,
+            hangs_on_grants: false,
+            only_windows: plan.shares_only_windows(),
             quick: Quick::all(&plan),
             order: Vec::new(),
             reserved: Vec::new(),
@@ -317,6 +327,7 @@ impl<W> Scheduler<W> {
     ///
     /// A request that slept because it let its lease pass is put back in line, in its old place.
     pub fn claim(&mut self, now: Instant, id: RequestId) -> Claim {
+        let settled = self.settled;
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
         match request.stage() {
@@ -332,7 +343,10 @@ impl<W> Scheduler<W> {
                 self.dispatch(now);
                 self.claim_granted(now, id)
             }
-            Stage::Granted { .. } => self.claim_granted(now, id),
+            Stage::Granted { .. } => {
+                self.settled = settled;
+                self.claim_granted(now, id)
+            }
         }
     }
 
@@ -430,12 +444,18 @@ impl<W> Scheduler<W> {
     /// The owner dropped the request, in whatever state: what it had not used is refunded. An unknown request is
     /// ignored.
     pub fn withdraw(&mut self, now: Instant, id: RequestId) {
+        let settled = self.settled;
         let now = self.tick(now);
         if !self.requests.contains(id.index, id.generation) {
             return;
         }
+        let mut is_minor = false;
         match self.requests[id.index].stage() {
-            Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
+            Stage::Running | Stage::Overdue | Stage::Aborted => {
+                self.settled = settled;
+                is_minor = true;
+                self.end_attempt(now, id.index);
+            }
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
             Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
@@ -443,7 +463,11 @@ impl<W> Scheduler<W> {
             Stage::Refused { .. } => {}
         }
         self.retire(now, id.index);
-        self.after_event(now);
+        if is_minor {
+            self.after_minor_event(now);
+        } else {
+            self.after_event(now);
+        }
     }
 
     /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
@@ -587,6 +611,7 @@ impl<W> Scheduler<W> {
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.stirred = true;
+        self.settled = false;
         self.tick_quietly(now)
     }
 

@@ -97,6 +97,7 @@ impl<W> Scheduler<W> {
         if !finished {
             self.opens = Some(now);
         }
+        self.settled = finished;
         self.trim();
     }
 
@@ -117,6 +118,22 @@ impl<W> Scheduler<W> {
         } else {
             self.opens = None;
             self.trim();
+        }
+    }
+
+    /// After a claim, or an end that gave nothing back: as [`after_event`](Self::after_event), but what the last turn found
+    /// is not looked for again.
+    ///
+    /// What is granted counts as much as what started, so a claim changes no answer but those that hang on its instant.
+    pub(super) fn after_minor_event(&mut self, now: Instant) {
+        let is_known = self.settled
+            && self.door.is_empty()
+            && !self.hangs_on_grants
+            && self.next_wake().is_none_or(|wake| wake > now);
+        if is_known {
+            self.trim();
+        } else {
+            self.after_event(now);
         }
     }
 
@@ -232,6 +249,7 @@ impl<W> Scheduler<W> {
     fn step(&mut self, now: Instant) -> Step {
         let mut opens: Option<Instant> = None;
         self.reserved.clear();
+        self.hangs_on_grants = !self.only_windows;
         let order = self.serving_order();
         let mut lanes = order.iter();
         let mut next = lanes.next();
@@ -326,8 +344,15 @@ impl<W> Scheduler<W> {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             _ if too_costly => Gate::TooCostly,
             Ask::Room => Gate::Open,
-            Ask::At(at) | Ask::Unclaimed(at) => Gate::Closed(Some(at.max(due))),
-            Ask::Busy => Gate::Closed(None),
+            Ask::At(at) => Gate::Closed(Some(at.max(due))),
+            Ask::Unclaimed(at) => {
+                self.hangs_on_grants = true;
+                Gate::Closed(Some(at.max(due)))
+            }
+            Ask::Busy => {
+                self.hangs_on_grants = true;
+                Gate::Closed(None)
+            }
         }
     }
 
@@ -479,6 +504,7 @@ impl<W> Scheduler<W> {
         let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;
         let inside = bounds.iter().filter(|&bound| Some(breadth(bound)) <= widest && takes(bound));
         reserved.extend(inside.map(|bound| bound.limit));
+        self.hangs_on_grants |= matches!(all, Ask::Unclaimed(_) | Ask::Busy);
         match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
