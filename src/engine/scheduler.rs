@@ -18,7 +18,7 @@ use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
 use super::streak::Streaks;
-use super::time::Instant;
+use super::time::{Instant, Nanos};
 use super::timers::Timers;
 
 /// Decides which request starts when. `W` wakes the owner of a request.
@@ -71,7 +71,9 @@ pub struct Scheduler<W> {
     pub(super) timers: Timers<Due>,
     /// When requests have stood in line, or attempts have run, for as long as they may.
     pub(super) deadlines: Timers<RequestId>,
-    pub(super) sweeps: Timers<KeyId>,
+    /// Idle keys, by position. Whether one is still meant shows in its record; one that is looked at too early is noted
+    /// again.
+    pub(super) sweeps: Timers<u32>,
     /// Grants by the end of their lease; all leases are of one length.
     pub(super) leases: VecDeque<(Instant, RequestId)>,
     /// When a turn could do more for the queues that are ready.
@@ -232,7 +234,8 @@ impl<W> Scheduler<W> {
     pub fn add_key(&mut self, now: Instant, tag: u64) -> KeyId {
         let now = self.tick(now);
         let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan, self.begin));
-        self.note_idle(now, index);
+        // Not yet: its work comes next.
+        self.note_idle(now.saturating_add(Nanos::new(1)), index);
         KeyId { index, generation }
     }
 

@@ -123,6 +123,15 @@ impl<T: Entry> Slab<T> {
         }
     }
 
+    /// Whatever entry is there now, to change it.
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        let (position, slot) = split(index);
+        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
+            Slot::Full(value) => Some(value),
+            Slot::Free { .. } => None,
+        }
+    }
+
     /// The entry to change, if the id is not stale.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {

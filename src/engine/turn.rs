@@ -104,10 +104,28 @@ impl<W> Scheduler<W> {
     /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
-        let next = self.timers.next().min(self.deadlines.next()).min(self.sweeps.next()).min(lease);
-        let next = next.min(self.opens.unwrap_or(Instant::NEVER)).min(self.guard.wake().unwrap_or(Instant::NEVER));
+        let next = self.next_but_sweeps().min(self.sweeps.next());
         (next != Instant::NEVER).then_some(next)
+    }
+
+    /// The same without keys to look at.
+    fn next_but_sweeps(&self) -> Instant {
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        let next = self.timers.next().min(self.deadlines.next()).min(lease);
+        next.min(self.opens.unwrap_or(Instant::NEVER)).min(self.guard.wake().unwrap_or(Instant::NEVER))
+    }
+
+    /// Drops some keys that are busy from the list of idle ones, if nothing but they would wake the owner.
+    fn trim_sweeps(&mut self) {
+        let next = self.next_but_sweeps();
+        for _ in 0..PER_TURN {
+            let Some((_, key)) = self.sweeps.peek().filter(|&(at, _)| at < next) else { return };
+            if self.keys.find(key).is_some_and(|key| key.swept && key.busy == 0) {
+                return;
+            }
+            self.sweeps.pop_due(next);
+            self.forget_sweep(key);
+        }
     }
 
     /// After an event: a turn, if there is anything to do.
@@ -545,6 +563,7 @@ impl<W> Scheduler<W> {
         let Self { timers, deadlines, requests, queues, .. } = self;
         timers.trim(|at, due| is_live(requests, queues, at, due));
         deadlines.trim(|at, id| has_deadline(requests, at, id));
+        self.trim_sweeps();
     }
 }
 
