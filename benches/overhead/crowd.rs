@@ -26,6 +26,7 @@ pub(crate) fn measure() -> Vec<Line> {
     ] {
         lines.extend(one_key(rule, count, period));
     }
+    lines.extend(several_workers());
     lines.push(submit());
     lines.extend(lateness());
     lines
@@ -117,6 +118,46 @@ fn one_key(rule: &str, count: u32, period: Duration) -> Vec<Line> {
         line("starts out of order", breaks as f64, "1", "0", breaks == 0),
         line("rate", rate, "%", "100", rate >= 100.0),
         line("sleeps of the runtime per instant with starts", turns, "1", "1", turns <= 1.01),
+    ]
+}
+
+/// Twenty thousand tasks on one key, on two workers and the real clock.
+fn several_workers() -> [Line; 2] {
+    const TASKS: u64 = 20_000;
+    const INSTANTS: u64 = TASKS / 100 - 1;
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
+    let (polls, at_once, took) = runtime.block_on(async {
+        let balancer = Balancer::new("per_key = '100/10ms'".parse::<Rules>().expect("sound rules"));
+        let (polls, at_once) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let began = Instant::now();
+        let task = |_| {
+            let (balancer, polls, at_once) = (balancer.clone(), Arc::clone(&polls), Arc::clone(&at_once));
+            tokio::spawn(async move {
+                let mut run = pin!(balancer.run("default", (), |attempt| {
+                    at_once.fetch_add(u64::from(attempt.waited().is_zero()), Ordering::Relaxed);
+                    ready(Ok::<_, Failure<Infallible>>(()))
+                }));
+                poll_fn(|context| {
+                    polls.fetch_add(1, Ordering::Relaxed);
+                    run.as_mut().poll(context)
+                })
+                .await
+                .expect("an answer");
+            })
+        };
+        let tasks: Vec<_> = (0..TASKS).map(task).collect();
+        for task in tasks {
+            task.await.expect("a task");
+        }
+        (polls.load(Ordering::Relaxed), at_once.load(Ordering::Relaxed), began.elapsed())
+    });
+    let after_first = (polls - TASKS) as f64 / (TASKS - at_once) as f64;
+    // tokio's timers have a grain of a millisecond, which every window of ten pays once.
+    let rate = INSTANTS as f64 * 0.01 / took.as_secs_f64() * 100.0;
+    [
+        Line::new("20000 tasks on one key at 100/10ms, 2 workers: polls after the first per start", after_first, "1")
+            .bar("at most 1.05", after_first <= 1.05),
+        Line::new("20000 tasks on one key at 100/10ms, 2 workers: rate on the real clock", rate, "%"),
     ]
 }
 

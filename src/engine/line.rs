@@ -452,6 +452,7 @@ impl<W> Scheduler<W> {
     fn count_out(&mut self, queue: u32) {
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].in_line -= 1;
+        self.queues[queue].rest();
         self.rules[rule].in_line -= 1;
         self.lanes[self.plan.rules[rule].lane].left();
         self.door.note_freed(queue);

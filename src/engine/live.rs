@@ -7,7 +7,7 @@ use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Queue, QueueState};
+use super::queue::{Clocks, Queue, QueueState};
 use super::quick::Quick;
 use super::request::{Request, Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
@@ -111,7 +111,7 @@ impl<W> Scheduler<W> {
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.busy += old.busy;
         record.limits.merge(now, &old.limits);
-        for (clock, other) in record.clocks.iter_mut().zip(&old.clocks) {
+        for (clock, other) in record.clocks.iter_mut().zip(&*old.clocks) {
             *clock = clock.later(*other);
         }
         self.refuse_unfit(now);
@@ -132,7 +132,7 @@ impl<W> Scheduler<W> {
         for index in indices {
             let key = &mut keys[index];
             key.limits.change_to((&old.key_limits, &before), (&plan.key_limits, days));
-            key.clocks = vec![PaceClock::default(); plan.key_clocks].into();
+            key.clocks = Clocks::new(plan.key_clocks, Instant::ZERO);
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
@@ -155,7 +155,9 @@ impl<W> Scheduler<W> {
                 let ticket = if queue.state == QueueState::Ready { queue.ticket } else { i64::MAX };
                 waiting.push((old.rules[usize::from(queue.rule)].lane, ticket, index));
             }
-            self.queues[index].owed = false;
+            if let Some(line) = self.queues[index].line_mut() {
+                line.owed = false;
+            }
             self.keys[self.queues[index].key].owed = 0;
         }
         waiting.sort_unstable();
@@ -271,6 +273,7 @@ impl<W> Scheduler<W> {
             index = requests[index].links.next;
         }
         queue.state = QueueState::Idle;
+        queue.rest();
         if !queue.waiting.is_empty() {
             self.make_ready(other);
         }
@@ -287,8 +290,10 @@ impl<W> Scheduler<W> {
                 QueueState::Parked { .. } | QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
             }
             let record = &mut self.queues[queue];
-            record.owed = false;
-            record.state = if record.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
+            if let Some(line) = record.line_mut() {
+                line.owed = false;
+                line.state = if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
+            }
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
     }

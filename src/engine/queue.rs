@@ -1,5 +1,6 @@
 //! Records: the queues that requests stand in, the keys that own the queues.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::hold::HoldCause;
@@ -89,23 +90,31 @@ impl List {
     }
 }
 
-/// The queue of one rule and one key.
+/// The queue of one rule and one key: what stays of it while nothing waits. The rest of it is its [`Line`].
 #[derive(Debug)]
 pub(super) struct Queue {
-    generation: u32,
     pub(super) key: u32,
     pub(super) rule: u16,
+    pub(super) hold_cause: HoldCause,
+    pub(super) hold: Instant,
+    pub(super) running: u32,
+    pub(super) next_number: u32,
+    /// The key's next queue, in a circle.
+    pub(super) sibling: u32,
+    pub(super) limits: LimitStates,
+    /// The key's own numbers, where it has other ones than its rule.
+    pub(super) numbers: Option<Box<Own>>,
+    line: Option<Box<Line>>,
+}
+
+/// The part of a queue that there is only while somebody stands in it.
+#[derive(Debug)]
+pub(super) struct Line {
     pub(super) state: QueueState,
     pub(super) waiting: List,
     pub(super) granted: List,
     /// How many stand in line.
     pub(super) in_line: u32,
-    pub(super) running: u32,
-    pub(super) next_number: u32,
-    pub(super) hold: Instant,
-    pub(super) hold_cause: HoldCause,
-    /// The key's next queue, in a circle.
-    pub(super) sibling: u32,
     /// Neighbours in its rule's ring.
     pub(super) ring: Links,
     /// Its turn: the lane serves the smallest.
@@ -116,10 +125,11 @@ pub(super) struct Queue {
     pub(super) passed: u32,
     /// The next room of the key in these limits is its own.
     pub(super) owed: bool,
-    pub(super) limits: LimitStates,
-    /// The key's own numbers, where it has other ones than its rule.
-    pub(super) numbers: Option<Arc<[LimitSpec]>>,
 }
+
+/// Numbers of a key's own.
+#[derive(Debug)]
+pub(super) struct Own(pub(super) Arc<[LimitSpec]>);
 
 /// Where a queue stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,34 +146,66 @@ pub(super) enum QueueState {
     Yielding,
 }
 
+impl Line {
+    const EMPTY: Self = Self {
+        state: QueueState::Idle,
+        waiting: List::EMPTY,
+        granted: List::EMPTY,
+        in_line: 0,
+        ring: Links::NONE,
+        ticket: 0,
+        credit: 0,
+        passed: 0,
+        owed: false,
+    };
+}
+
 impl Queue {
     pub(super) fn new(key: u32, rule: u16, plan: &RulePlan) -> Self {
         Self {
-            generation: 0,
             key,
             rule,
-            state: QueueState::Idle,
-            waiting: List::EMPTY,
-            granted: List::EMPTY,
-            in_line: 0,
+            hold_cause: HoldCause::default(),
+            hold: Instant::ZERO,
             running: 0,
             next_number: 0,
-            hold: Instant::ZERO,
-            hold_cause: HoldCause::default(),
             sibling: NIL,
-            ring: Links::NONE,
-            ticket: 0,
-            credit: 0,
-            passed: 0,
-            owed: false,
             limits: LimitStates::new(&plan.own),
             numbers: None,
+            line: None,
         }
     }
 
     /// The queue's own limits: the key's numbers, else the rule's.
-    pub(super) fn own<'a>(numbers: &'a Option<Arc<[LimitSpec]>>, rule: &'a RulePlan) -> &'a [LimitSpec] {
-        numbers.as_deref().unwrap_or(&rule.own)
+    pub(super) fn own<'a>(numbers: &'a Option<Box<Own>>, rule: &'a RulePlan) -> &'a [LimitSpec] {
+        numbers.as_ref().map_or(&*rule.own, |own| &own.0)
+    }
+
+    /// What somebody stands in, if somebody does. To write through the queue itself makes one.
+    pub(super) fn line_mut(&mut self) -> Option<&mut Line> {
+        self.line.as_deref_mut()
+    }
+
+    /// Gives back what only a line needs, once nobody is left in it.
+    pub(super) fn rest(&mut self) {
+        if self.in_line == 0 {
+            debug_assert_eq!(self.state, QueueState::Idle, "an empty line stands somewhere");
+            self.line = None;
+        }
+    }
+}
+
+impl Deref for Queue {
+    type Target = Line;
+
+    fn deref(&self) -> &Line {
+        self.line.as_deref().unwrap_or(&Line::EMPTY)
+    }
+}
+
+impl DerefMut for Queue {
+    fn deref_mut(&mut self) -> &mut Line {
+        self.line.get_or_insert_with(|| Box::new(Line::EMPTY))
     }
 }
 
@@ -177,13 +219,13 @@ pub(super) struct KeyRecord {
     /// The first of its queues, or [`NIL`].
     pub(super) queues: u32,
     /// How many of its queues the next room is owed to. Those draw on different limits.
-    pub(super) owed: u32,
+    pub(super) owed: u16,
     /// Requests of all its queues, in line and running.
     pub(super) busy: u32,
     /// Whether the sweep will look at it.
     pub(super) swept: bool,
     pub(super) limits: LimitStates,
-    pub(super) clocks: Box<[PaceClock]>,
+    pub(super) clocks: Clocks,
 }
 
 impl KeyRecord {
@@ -198,20 +240,45 @@ impl KeyRecord {
             busy: 0,
             swept: false,
             limits: LimitStates::new(&plan.key_limits),
-            // An empty box allocates nothing.
-            clocks: vec![PaceClock::from(begin); plan.key_clocks].into_boxed_slice(),
+            clocks: Clocks::new(plan.key_clocks, begin),
         }
     }
 }
 
+/// What paces a key: in most plans nothing, so it is a word in the record.
+#[derive(Debug)]
+pub(super) struct Clocks(Option<Box<Paced>>);
+
+#[derive(Debug)]
+struct Paced(Box<[PaceClock]>);
+
+impl Clocks {
+    pub(super) fn new(count: usize, begin: Instant) -> Self {
+        Self((count > 0).then(|| Box::new(Paced(vec![PaceClock::from(begin); count].into()))))
+    }
+}
+
+impl Deref for Clocks {
+    type Target = [PaceClock];
+
+    fn deref(&self) -> &[PaceClock] {
+        self.0.as_ref().map_or(&[], |paced| &paced.0)
+    }
+}
+
+impl DerefMut for Clocks {
+    fn deref_mut(&mut self) -> &mut [PaceClock] {
+        self.0.as_mut().map_or(&mut [], |paced| &mut paced.0)
+    }
+}
+
+/// Nobody outside the machine names a queue: none is ever stale.
 impl Entry for Queue {
     fn generation(&self) -> u32 {
-        self.generation
+        0
     }
 
-    fn set_generation(&mut self, generation: u32) {
-        self.generation = generation;
-    }
+    fn set_generation(&mut self, _: u32) {}
 }
 
 impl Entry for KeyRecord {
@@ -230,7 +297,7 @@ mod tests {
 
     #[test]
     fn records_are_small() {
-        let sizes = (Slab::<Queue>::SLOT, Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
-        assert_eq!(sizes, (144, 80, 24));
+        let sizes = (Slab::<Queue>::SLOT, size_of::<Line>(), Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
+        assert_eq!(sizes, (72, 80, 64, 24));
     }
 }

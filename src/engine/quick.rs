@@ -139,7 +139,9 @@ impl<W> Scheduler<W> {
         }
         let number = queue.next_number;
         queue.next_number = number.wrapping_add(1);
-        queue.passed = 0;
+        if let Some(line) = queue.line_mut() {
+            line.passed = 0;
+        }
         queue.running += 1;
         of_rule.running += 1;
         lanes[plan.rules[position].lane].running += 1;

@@ -12,7 +12,7 @@ use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{KeyRecord, Queue};
+use super::queue::{KeyRecord, Own, Queue};
 use super::quick::Quick;
 use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
@@ -524,9 +524,9 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let plan = &self.plan.rules[usize::from(rule.0)];
         let Queue { numbers: old, limits, .. } = &mut self.queues[queue];
-        limits.change_to((Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
+        limits.change_to((Queue::own(old, plan), &self.days), (numbers.as_deref().unwrap_or(&plan.own), &self.days));
         self.any_end |= numbers.iter().any(|numbers| numbers.iter().any(|spec| limit::counts_from_end(spec.kind)));
-        *old = numbers;
+        *old = numbers.map(|numbers| Box::new(Own(numbers)));
         self.count_outstanding(queue);
         if self.queues[queue].in_line > 0 {
             self.refuse_unfit(now);

@@ -329,8 +329,11 @@ impl State {
     }
 
     fn limit(&mut self, id: RequestId, longest: Nanos) -> bool {
-        self.machine.limit_attempt(id, longest);
-        longest != Nanos::MAX
+        let is_limited = longest != Nanos::MAX;
+        if is_limited {
+            self.machine.limit_attempt(id, longest);
+        }
+        is_limited
     }
 
     /// An attempt ended.
