@@ -123,6 +123,7 @@ impl<W> Scheduler<W> {
         } else {
             waiting.insert_by_number(requests, index);
         }
+        queues[queue].waits += 1;
         // A queue that waits for its first request's instant, or for room that this one may not need.
         let is_first = queues[queue].waiting.head == index;
         match queues[queue].state {
@@ -353,7 +354,9 @@ impl<W> Scheduler<W> {
     fn unqueue(&mut self, queue: u32, index: u32) {
         let Self { queues, requests, .. } = self;
         let was_first = queues[queue].waiting.head == index;
+        self.settled &= !was_first;
         queues[queue].waiting.unlink(requests, index);
+        queues[queue].waits -= 1;
         if !queues[queue].waiting.is_empty() {
             // The next one may not have to wait as long.
             match queues[queue].state {

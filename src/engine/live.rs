@@ -155,9 +155,7 @@ impl<W> Scheduler<W> {
                 let ticket = if queue.state == QueueState::Ready { queue.ticket } else { i64::MAX };
                 waiting.push((old.rules[usize::from(queue.rule)].lane, ticket, index));
             }
-            if let Some(line) = self.queues[index].line_mut() {
-                line.owed = false;
-            }
+            self.queues[index].owed = false;
             self.keys[self.queues[index].key].owed = 0;
         }
         waiting.sort_unstable();
@@ -259,6 +257,7 @@ impl<W> Scheduler<W> {
         queue.next_number = queue.next_number.wrapping_add(shift);
         queue.waiting.prepend(requests, moved.waiting);
         queue.granted.prepend(requests, moved.granted);
+        queue.waits += moved.waits;
         queue.in_line += moved.in_line;
         queue.running += moved.running;
         (queue.hold, queue.hold_cause) = longer((queue.hold, queue.hold_cause), (moved.hold, moved.hold_cause));
@@ -290,8 +289,8 @@ impl<W> Scheduler<W> {
                 QueueState::Parked { .. } | QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
             }
             let record = &mut self.queues[queue];
+            record.owed = false;
             if let Some(line) = record.line_mut() {
-                line.owed = false;
                 line.state = if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
             }
             queue = if record.sibling == first { NIL } else { record.sibling };

@@ -26,11 +26,10 @@ impl Links {
 pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
-    pub(super) len: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0 };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
     pub(super) const fn is_empty(self) -> bool {
         self.head == NIL
@@ -42,7 +41,6 @@ impl List {
 
     /// Inserts `id` before `next`, or last if that is [`NIL`].
     pub(super) fn insert_before<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32, next: u32) {
-        self.len += 1;
         let prev = if next == NIL { self.tail } else { requests[next].links.prev };
         requests[id].links = Links { prev, next };
         if prev == NIL {
@@ -65,11 +63,9 @@ impl List {
         requests[other.tail].links.next = self.head;
         requests[self.head].links.prev = other.tail;
         self.head = other.head;
-        self.len += other.len;
     }
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
-        self.len -= 1;
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
         if prev == NIL {
             self.head = next
@@ -96,6 +92,8 @@ pub(super) struct Queue {
     pub(super) key: u32,
     pub(super) rule: u16,
     pub(super) hold_cause: HoldCause,
+    /// The key's next room in its limits is this queue's own.
+    pub(super) owed: bool,
     pub(super) hold: Instant,
     pub(super) running: u32,
     pub(super) next_number: u32,
@@ -113,18 +111,18 @@ pub(super) struct Line {
     pub(super) state: QueueState,
     pub(super) waiting: List,
     pub(super) granted: List,
-    /// How many stand in line.
+    /// How many wait.
+    pub(super) waits: u32,
+    /// How many stand in line: those that are out of the queue for a while and those that are granted, too.
     pub(super) in_line: u32,
     /// Neighbours in its rule's ring.
     pub(super) ring: Links,
     /// Its turn: the lane serves the smallest.
     pub(super) ticket: i64,
     /// What it may still start in this turn.
-    pub(super) credit: u64,
+    pub(super) credit: u32,
     /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
     pub(super) passed: u32,
-    /// The next room of the key in these limits is its own.
-    pub(super) owed: bool,
 }
 
 /// Numbers of a key's own.
@@ -151,12 +149,12 @@ impl Line {
         state: QueueState::Idle,
         waiting: List::EMPTY,
         granted: List::EMPTY,
+        waits: 0,
         in_line: 0,
         ring: Links::NONE,
         ticket: 0,
         credit: 0,
         passed: 0,
-        owed: false,
     };
 }
 
@@ -166,6 +164,7 @@ impl Queue {
             key,
             rule,
             hold_cause: HoldCause::default(),
+            owed: false,
             hold: Instant::ZERO,
             running: 0,
             next_number: 0,
@@ -298,6 +297,6 @@ mod tests {
     #[test]
     fn records_are_small() {
         let sizes = (Slab::<Queue>::SLOT, size_of::<Line>(), Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
-        assert_eq!(sizes, (72, 80, 64, 24));
+        assert_eq!(sizes, (72, 64, 64, 24));
     }
 }

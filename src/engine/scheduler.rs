@@ -452,13 +452,10 @@ impl<W> Scheduler<W> {
         if !self.requests.contains(id.index, id.generation) {
             return;
         }
-        let mut is_minor = false;
+        // Where it matters for others, that is noted on the way.
+        self.settled = settled;
         match self.requests[id.index].stage() {
-            Stage::Running | Stage::Overdue | Stage::Aborted => {
-                self.settled = settled;
-                is_minor = true;
-                self.end_attempt(now, id.index);
-            }
+            Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
             Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
@@ -466,11 +463,7 @@ impl<W> Scheduler<W> {
             Stage::Refused { .. } => {}
         }
         self.retire(now, id.index);
-        if is_minor {
-            self.after_minor_event(now);
-        } else {
-            self.after_event(now);
-        }
+        self.after_minor_event(now);
     }
 
     /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits

@@ -124,7 +124,7 @@ impl<W> Scheduler<W> {
         if let Some(queue) = queue {
             held = held.max(self.queues[queue].hold);
             // What is granted is outstanding in the limits already, and who stepped out is passed.
-            ahead = self.queues[queue].waiting.len.into();
+            ahead = self.queues[queue].waits.into();
         }
         let Self { plan, queues, keys, shared, days, .. } = self;
         let rule = &plan.rules[position];

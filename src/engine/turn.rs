@@ -446,6 +446,7 @@ impl<W> Scheduler<W> {
         let queue = &mut queues[id];
         let index = queue.waiting.head;
         queue.waiting.unlink(requests, index);
+        queue.waits -= 1;
         let is_first = queue.granted.is_empty();
         queue.granted.push_back(requests, index);
         requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
@@ -498,7 +499,7 @@ impl<W> Scheduler<W> {
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[id].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
-        let credit = queues[id].credit + lanes[lane].quantum(weight);
+        let credit = queues[id].credit.saturating_add(lanes[lane].quantum(weight));
         lanes[lane].unlink(&mut rings[rule], queues, id);
         lanes[lane].push_back(&mut rings[rule], queues, id, credit);
     }
@@ -530,8 +531,8 @@ impl<W> Scheduler<W> {
     }
 
     /// What the first request of a queue takes of its turn.
-    fn cost_of_turn(&self, id: u32) -> u64 {
-        Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by).into()
+    fn cost_of_turn(&self, id: u32) -> u32 {
+        Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by)
     }
 
     fn not_before(&self, whose: Whose<'_>) -> Instant {
