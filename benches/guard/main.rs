@@ -1,4 +1,5 @@
-//! What five fixed paths cost in instructions and allocations, beside what they cost when `figures.json` was written.
+//! What five fixed paths, and one of a peer, cost in instructions and allocations, beside what they cost when
+//! `figures.json` was written.
 //!
 //! `scripts/bench guard` prints the table, and what grew by over 5 %. Instructions are counted by valgrind's callgrind,
 //! which has to be installed; what a path costs per request is the slope between a short and a long run, so that what

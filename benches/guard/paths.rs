@@ -2,7 +2,10 @@
 
 use std::convert::Infallible;
 use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
 
+use governor::{Quota, RateLimiter};
 use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
 use request_balancer::{Balancer, Failure, RuleHandle, Rules};
 use tokio::runtime::Runtime;
@@ -10,12 +13,13 @@ use tokio::runtime::Runtime;
 /// A name, and what is called with a number of requests.
 pub(crate) type Path = (&'static str, fn(usize));
 
-pub(crate) const PATHS: [Path; 5] = [
+pub(crate) const PATHS: [Path; 6] = [
     ("run, nothing in its way", run),
     ("acquire, nothing in its way", acquire),
     ("submit, in line", submit),
     ("engine, in line", in_line),
     ("engine, withdrawn", withdrawn),
+    ("beside `run`: three governor checks", governor_checks),
 ];
 
 /// Too short to bind under a tool that makes everything slower.
@@ -31,6 +35,23 @@ fn run(requests: usize) {
             black_box(done).expect("nothing in its way");
         }
     });
+}
+
+/// The same three limits as those of `run`.
+fn governor_checks(requests: usize) {
+    let quota = |count: u32, nanos: u64| {
+        let count = NonZeroU32::new(count).expect("not zero");
+        Quota::with_period(Duration::from_nanos(nanos) / count.get()).expect("not zero").allow_burst(count)
+    };
+    let per_key = RateLimiter::keyed(quota(1, 1));
+    let rule = RateLimiter::keyed(quota(20, 500));
+    let overall = RateLimiter::direct(quota(30, 500));
+    for number in 0..requests as u64 {
+        per_key.check_key(&7_u64).expect("nothing in its way");
+        rule.check_key(&7_u64).expect("nothing in its way");
+        overall.check().expect("nothing in its way");
+        black_box(number);
+    }
 }
 
 fn acquire(requests: usize) {

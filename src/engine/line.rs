@@ -354,9 +354,12 @@ impl<W> Scheduler<W> {
     fn unqueue(&mut self, queue: u32, index: u32) {
         let Self { queues, requests, .. } = self;
         let was_first = queues[queue].waiting.head == index;
-        self.settled &= !was_first;
         queues[queue].waiting.unlink(requests, index);
         queues[queue].waits -= 1;
+        let first = queues[queue].waiting.head;
+        // What costs no less than the one before it finds no room where that found none.
+        let is_alike = || requests[first].costs().is_plain() && requests[index].costs().is_plain();
+        self.settled &= !was_first || first == NIL || is_alike();
         if !queues[queue].waiting.is_empty() {
             // The next one may not have to wait as long.
             match queues[queue].state {
