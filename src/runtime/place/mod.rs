@@ -30,8 +30,8 @@ pub(crate) struct Wishes {
     /// In requests.
     pub(crate) cost: u32,
     pub(crate) not_before: Nanos,
-    /// [`Nanos::MAX`]: for as long as it takes.
-    pub(crate) max_wait: Nanos,
+    /// `None`: the rule's. [`Nanos::MAX`]: for as long as it takes.
+    pub(crate) max_wait: Option<Nanos>,
     /// What few requests ask for.
     pub(crate) special: Option<Box<Special>>,
     pub(crate) idempotent: bool,
@@ -67,14 +67,14 @@ impl Wishes {
         self.special.as_ref().map_or(&[], |special| &special.endpoints)
     }
 
-    /// Whether it may well start within the time that it may wait.
-    fn are_hopeful(&self, next_start: NextStart) -> Result<(), Refused> {
+    /// Whether it may well start within the time that it may wait; `None`: for as long as it takes.
+    fn are_hopeful(&self, next_start: NextStart, max_wait: Option<Nanos>) -> Result<(), Refused> {
         let earliest = match next_start {
             NextStart::After(span) => Nanos::from(span).max(self.not_before),
             // Nobody knows when.
             NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before,
         };
-        if earliest <= self.max_wait {
+        if max_wait.is_none_or(|max_wait| earliest <= max_wait) {
             return Ok(());
         }
         Err(Refused::MaxWait { waited: Duration::ZERO, next_start: NextStart::After(earliest.into()) })
@@ -205,16 +205,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.attempts(),
+            failures: self.spent.failures,
+            attempts: self.wishes.policy().map(|policy| policy.attempts),
             waited: self.waited(),
             endpoint: self.endpoint(),
         }
-    }
-
-    /// How many attempts may fail: by its own policy, or by its rule's as things stand.
-    fn attempts(&self) -> u32 {
-        let own = self.wishes.policy().map(|policy| policy.attempts);
-        own.unwrap_or_else(|| self.shared().live.load().rule(self.rule).retry.attempts)
     }
 
     /// The cost of the running attempt turned out to be another.
@@ -239,6 +234,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
+        let Wishes { cost, not_before, special, .. } = &self.wishes;
+        let is_plain = *cost == 1 && not_before.is_zero() && special.is_none();
+        if is_plain
+            && matches!(self.stage, Stage::Outside)
+            && let Some((id, record)) = self.shared().start_at_once(&self.key, self.rule, self.is_permit)
+        {
+            self.begin(Known { id, record }, Nanos::ZERO, Began::default());
+            return Ok(());
+        }
         if self.needs_timers() && Handle::try_current().is_err() {
             self.stage = Stage::Over;
             return Err(self.turned_away(Refused::NoRuntime));
@@ -347,11 +351,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
+            let max_wait = wishes.max_wait.or_else(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),
                 not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
-                deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
+                deadline: deadline(now, max_wait, Nanos::ZERO),
                 endpoints: wishes.endpoints(),
             };
             // What lets nobody in says why itself.
@@ -365,7 +370,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             if wishes.eager && lets_in {
                 let next = state.machine.next_start_of(now, rule, Some(record), &entry);
-                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next)) {
+                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next), max_wait) {
                     return Ok(Err(reason));
                 }
             }
@@ -425,6 +430,7 @@ impl From<Turned> for Refused {
 }
 
 /// When a request has stood in line for `max_wait`, if it has for `waited` already.
-fn deadline(now: Instant, max_wait: Nanos, waited: Nanos) -> Option<Instant> {
-    (max_wait != Nanos::MAX).then(|| now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
+fn deadline(now: Instant, max_wait: Option<Nanos>, waited: Nanos) -> Option<Instant> {
+    let max_wait = max_wait.filter(|&max_wait| max_wait != Nanos::MAX)?;
+    Some(now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
 }
