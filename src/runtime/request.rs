@@ -36,7 +36,6 @@ impl<'a> Request<'a> {
         let rule = rule.map_err(Box::new);
         let wishes = Wishes {
             cost: 1,
-            not_before: Nanos::ZERO,
             max_wait: None,
             special: None,
             idempotent: false,
@@ -110,7 +109,7 @@ impl<'a, C> Request<'a, C> {
 
     /// Does not start before this span is over, counted from its entry into the line. Default: zero.
     pub fn not_before(mut self, span: Duration) -> Self {
-        self.wishes.not_before = span.into();
+        self.wishes.special().not_before = span.into();
         self
     }
 

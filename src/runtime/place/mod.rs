@@ -29,7 +29,6 @@ use crate::key::Key;
 pub(crate) struct Wishes {
     /// In requests.
     pub(crate) cost: u32,
-    pub(crate) not_before: Nanos,
     /// `None`: the rule's. [`Nanos::MAX`]: for as long as it takes.
     pub(crate) max_wait: Option<Nanos>,
     /// What few requests ask for.
@@ -50,11 +49,17 @@ pub(crate) struct Special {
     pub(crate) attempt_timeout: Option<Nanos>,
     /// The endpoints that it may use; empty: all.
     pub(crate) endpoints: Vec<EndpointId>,
+    /// How long after it came into the line it starts at the earliest.
+    pub(crate) not_before: Nanos,
 }
 
 impl Wishes {
     pub(crate) fn special(&mut self) -> &mut Special {
         self.special.get_or_insert_default()
+    }
+
+    fn not_before(&self) -> Nanos {
+        self.special.as_ref().map_or(Nanos::ZERO, |special| special.not_before)
     }
 
     /// Costs in declared units, by position.
@@ -70,9 +75,9 @@ impl Wishes {
     /// Whether it may well start within the time that it may wait; `None`: for as long as it takes.
     fn are_hopeful(&self, next_start: NextStart, max_wait: Option<Nanos>) -> Result<(), Refused> {
         let earliest = match next_start {
-            NextStart::After(span) => Nanos::from(span).max(self.not_before),
+            NextStart::After(span) => Nanos::from(span).max(self.not_before()),
             // Nobody knows when.
-            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before,
+            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before(),
         };
         if max_wait.is_none_or(|max_wait| earliest <= max_wait) {
             return Ok(());
@@ -234,8 +239,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
-        let Wishes { cost, not_before, special, .. } = &self.wishes;
-        let is_plain = *cost == 1 && not_before.is_zero() && special.is_none();
+        let is_plain = self.wishes.cost == 1 && self.wishes.special.is_none();
         if is_plain
             && matches!(self.stage, Stage::Outside)
             && let Some((id, record)) = self.shared().start_at_once(&self.key, self.rule, self.is_permit)
@@ -352,10 +356,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 return Ok(Err(Refused::WouldDeadlock));
             }
             let max_wait = wishes.max_wait.or_else(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
+            let not_before = wishes.not_before();
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),
-                not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
+                not_before: (!not_before.is_zero()).then(|| now.saturating_add(not_before)),
                 deadline: deadline(now, max_wait, Nanos::ZERO),
                 endpoints: wishes.endpoints(),
             };
