@@ -23,6 +23,9 @@ fn random_history(seed: u64) -> History {
     if seed % 8 == 5 {
         flavour = flavour.settled();
     }
+    if seed % 8 == 1 {
+        flavour = flavour.crowded();
+    }
     history(&mut random, flavour)
 }
 

@@ -77,6 +77,12 @@ impl Flavour {
         Self { settles: true, costs: true, slow: true, ..self }
     }
 
+    /// Many wait below others and nothing happens but turns: what a lower lane owes its queues shows only then.
+    pub(crate) fn crowded(self) -> Self {
+        let plain = Self { costs: false, tokens: false, trouble: false, concurrency: false, stalls: false, ..self };
+        Self { rules: 3, lanes: 2, keys: 3, one_rule_per_key: true, shared: true, bursts: true, pace: true, ..plain }
+    }
+
     /// A server answers. What it says is followed in windows of requests alone.
     pub(crate) fn answered(self) -> Self {
         Self { answers: true, kinds: false, days: None, tokens: false, own: false, ..self }
