@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 pub(crate) mod books;
+pub(crate) mod callers;
 pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod judge;
