@@ -206,7 +206,7 @@ impl Books {
         let paced_by = |rule: usize| {
             let limits = self.limits.iter().enumerate().filter(|(_, limit)| self.leaves_room(limit, rule));
             limits
-                .map(|(position, limit)| (!limit.each_key && limit.count < 50).then_some(position))
+                .map(|(position, limit)| (!limit.each_key && limit.count < 50 && !limit.tokens).then_some(position))
                 .collect::<Option<Vec<usize>>>()
         };
         let mut all = (0..self.spec.rules.len()).filter(|&other| self.spec.rules[other].lane == lane).map(paced_by);

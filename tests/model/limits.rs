@@ -36,7 +36,7 @@ pub(crate) struct Limit {
     /// Without the margin. Zero where no lower lane is spread by it: only plain windows do that.
     pub(crate) period: u64,
     /// It counts tokens.
-    tokens: bool,
+    pub(crate) tokens: bool,
 }
 
 /// Which keys a limit binds.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::books::{Books, Obstacle, Stage, Wrong};
+use super::history::Entry;
 
 /// A rule and a key.
 pub(crate) type QueueId = (usize, u64);
@@ -41,7 +42,7 @@ struct Turn {
 /// The largest values seen, each beside what it is compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Largest {
-    /// Gap between two queues, in thousandths of a request per weight.
+    /// Gap between two queues, in thousandths of what it may be.
     pub(crate) gap: u64,
     pub(crate) pairs: u64,
     /// Grants that a ready queue let pass, beyond one turn of each that waited before it.
@@ -90,15 +91,17 @@ impl Books {
     /// Counts a grant that is about to be written down.
     pub(crate) fn count_grant(&mut self, number: usize) -> Result<(), Wrong> {
         let entry = &self.requests[number].entry;
-        let served = (entry.rule, entry.key);
-        if self.requests.iter().any(|request| !request.entry.cost.is_plain()) {
-            return Ok(());
-        }
+        let (served, cost) = ((entry.rule, entry.key), self.spec.cost_of_turn(entry.cost));
         if self.blind || self.requests.iter().any(|request| request.stage == Stage::Perhaps) {
             self.shares.reset();
             return Ok(());
         }
         let waiting = self.waiting_queues();
+        if self.a_costly_one_waits(&waiting) {
+            // With it waits whoever needs the same room, and nobody else.
+            self.shares.reset();
+            return Ok(());
+        }
         let ready: Vec<QueueId> = waiting
             .iter()
             .copied()
@@ -107,8 +110,11 @@ impl Books {
         if !self.has_siblings() {
             // One clock for all of a lane is in nobody's way more than in another's.
             let ready: Vec<QueueId> = ready.iter().copied().filter(|&(rule, _)| self.is_paced_alike(rule)).collect();
-            self.count_pairs(served, &ready)?;
-            self.count_turns(served, &ready, &waiting)?;
+            self.count_pairs(served, cost, &ready)?;
+            self.count_turns(served, cost, &ready, &waiting)?;
+        }
+        if self.requests.iter().any(|request| !request.entry.cost.is_plain()) {
+            return Ok(());
         }
         let ready: Vec<QueueId> = ready.into_iter().filter(|&(rule, _)| !self.is_paced(rule)).collect();
         self.count_lanes(served, &ready)?;
@@ -141,9 +147,39 @@ impl Books {
             .any(|request| *rules.entry(request.entry.key).or_insert(request.entry.rule) != request.entry.rule)
     }
 
-    /// Two ready queues of a lane differ by one request per weight at most.
-    fn count_pairs(&mut self, served: QueueId, ready: &[QueueId]) -> Result<(), Wrong> {
+    /// Whether the first of a queue costs so much that it waits for room in a limit of several keys.
+    fn a_costly_one_waits(&self, waiting: &[QueueId]) -> bool {
+        let heads = waiting.iter().filter_map(|&(rule, key)| self.head(rule, key));
+        heads.filter(|&head| !self.requests[head].entry.cost.is_plain()).any(|head| {
+            self.obstacles(head, true).iter().any(|obstacle| match obstacle {
+                Obstacle::Full { limit, .. } => !self.limits[*limit].each_key,
+                Obstacle::Paused | Obstacle::Until(_) => false,
+            })
+        })
+    }
+
+    /// The largest costs of a turn: of a lane, and of each queue.
+    fn largest_costs(&self) -> (Vec<u64>, BTreeMap<QueueId, u64>) {
+        let mut of_lanes = vec![1; self.spec.lanes.len()];
+        let mut of_queues = BTreeMap::new();
+        for request in &self.requests {
+            let Entry { rule, key, .. } = request.entry;
+            let cost = self.spec.cost_of_turn(request.entry.cost).max(self.spec.cost_of_turn(request.asked));
+            let of_lane = &mut of_lanes[self.spec.rules[rule].lane];
+            *of_lane = cost.max(*of_lane);
+            let of_queue = of_queues.entry((rule, key)).or_insert(1);
+            *of_queue = cost.max(*of_queue);
+        }
+        (of_lanes, of_queues)
+    }
+
+    /// Two ready queues of a lane differ by one request per weight at most, or with costs by the lane's largest and what
+    /// each may have left of a turn.
+    fn count_pairs(&mut self, served: QueueId, cost: u64, ready: &[QueueId]) -> Result<(), Wrong> {
+        let (of_lanes, of_queues) = self.largest_costs();
         let Self { shares, spec, .. } = self;
+        let cost = cost as i64;
+        let largest = |queue: QueueId| of_queues.get(&queue).map_or(1, |&cost| cost as i64);
         let weight = |queue: QueueId| spec.rules[queue.0].weight as i64;
         let lane = |queue: QueueId| spec.rules[queue.0].lane;
         shares.pairs.retain(|&(a, b), _| ready.contains(&a) && ready.contains(&b));
@@ -158,13 +194,15 @@ impl Books {
                     continue;
                 }
                 if served == a {
-                    gap.now += weight(b);
+                    gap.now += cost * weight(b);
                 } else if served == b {
-                    gap.now -= weight(a);
+                    gap.now -= cost * weight(a);
                 }
                 gap.least = gap.least.min(gap.now);
                 gap.most = gap.most.max(gap.now);
-                let (width, bound) = (gap.most - gap.least, weight(a) * weight(b));
+                let left = (largest(a) - 1) * weight(b) + (largest(b) - 1) * weight(a);
+                let bound = of_lanes[lane(a)] as i64 * weight(a) * weight(b) + left;
+                let width = gap.most - gap.least;
                 shares.largest.gap = shares.largest.gap.max((width * 1_000 / bound) as u64);
                 shares.largest.pairs += 1;
                 if width > bound {
@@ -176,19 +214,21 @@ impl Books {
     }
 
     /// A ready queue lets pass one turn of each queue that waited when it became ready, and no more.
-    fn count_turns(&mut self, served: QueueId, ready: &[QueueId], waiting: &[QueueId]) -> Result<(), Wrong> {
+    fn count_turns(&mut self, served: QueueId, cost: u64, ready: &[QueueId], waiting: &[QueueId]) -> Result<(), Wrong> {
+        let (of_lanes, of_queues) = self.largest_costs();
         let Self { shares, spec, .. } = self;
         let lane = |queue: QueueId| spec.rules[queue.0].lane;
         shares.turns.retain(|queue, _| ready.contains(queue));
         for &queue in ready.iter().filter(|&&queue| lane(queue) == lane(served)) {
             let others = waiting.iter().filter(|&&other| other != queue && lane(other) == lane(queue));
-            let bound = others.map(|other| spec.rules[other.0].weight).sum();
+            let turn_of = |other: &QueueId| spec.rules[other.0].weight * of_lanes[lane(queue)] + of_queues[other] - 1;
+            let bound = others.map(turn_of).sum();
             let turn = shares.turns.entry(queue).or_insert(Turn { passed: 0, bound });
             if queue == served {
                 shares.turns.remove(&queue);
                 continue;
             }
-            turn.passed += 1;
+            turn.passed += cost;
             let beyond = turn.passed as i64 - turn.bound as i64;
             shares.largest.turn = larger((shares.largest.turn, shares.largest.turns), (beyond, 1));
             shares.largest.turns += 1;

@@ -242,6 +242,11 @@ impl Spec {
         self.fair_by_tokens || self.quotas().any(|quota| quota.tokens)
     }
 
+    /// What a request takes of its turn.
+    pub(crate) fn cost_of_turn(&self, cost: Cost) -> u64 {
+        if self.fair_by_tokens { cost.tokens.max(1) } else { cost.requests.max(1) }
+    }
+
     /// The quotas that a key has of its own under a rule.
     pub(crate) fn own(&self, rule: usize, key: u64) -> Option<&Vec<Quota>> {
         self.own.iter().find(|(of, _)| *of == (rule, key)).map(|(_, quotas)| quotas)
