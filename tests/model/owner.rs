@@ -259,12 +259,14 @@ impl Owner {
     /// An attempt costs something else than was asked for.
     fn settle_cost(&mut self, number: usize, tokens: bool, actual: u64) -> Result<(), Wrong> {
         let request = &self.books.requests[number];
-        let (id, aborted, charge) =
-            (request.id, request.aborted, if tokens { Charge::Unit(0) } else { Charge::Requests });
+        let (id, charge) = (request.id, if tokens { Charge::Unit(0) } else { Charge::Requests });
+        let is_running = matches!(request.stage, Stage::Running(_)) && !request.aborted;
         self.scheduler.settle(at(self.books.now), id, charge, actual as u32);
-        if !aborted {
-            self.books.costs(number, |cost| *if tokens { &mut cost.tokens } else { &mut cost.requests } = actual);
+        if !is_running {
+            // Unknown to the machine as one that costs anything: nothing happened.
+            return Ok(());
         }
+        self.books.costs(number, |cost| *if tokens { &mut cost.tokens } else { &mut cost.requests } = actual);
         self.settled()
     }
 
