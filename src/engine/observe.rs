@@ -266,7 +266,7 @@ impl<W> Scheduler<W> {
                 endpoint.limits.as_mut_slice().get_mut(position)?
             }
             Spot::Seat(position) => {
-                let seat = self.keys[circle.key?].seat.as_mut()?;
+                let seat = self.keys[circle.key?].sides.seat_mut()?;
                 seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
             }
         };
@@ -311,7 +311,7 @@ impl<W> Scheduler<W> {
         for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Endpoint(position)));
         }
-        let seat = keys[*key].seat.as_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
+        let seat = keys[*key].sides.seat_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
         let states = seat.map_or(&mut [][..], |limits| limits.as_mut_slice());
         for (position, (spec, state)) in of_pool.key_limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Seat(position)));

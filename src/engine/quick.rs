@@ -68,8 +68,8 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
 fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     let states = states.as_mut_slice();
     for step in steps {
-        let Some(window) = states[step.limit as usize].as_window() else { return false };
-        if window.counted(step.spec.period, now) > u64::from(step.before) {
+        let counted = states[step.limit as usize].counted(step.spec.period, now);
+        if counted.is_none_or(|counted| counted > u64::from(step.before)) {
             return false;
         }
     }
@@ -80,7 +80,7 @@ fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
 fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
     let states = states.as_mut_slice();
     for step in steps {
-        states[step.limit as usize].start(Spec::Window(step.spec), now, 1);
+        states[step.limit as usize].start_one(step.spec, now);
     }
 }
 
@@ -88,7 +88,7 @@ fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
 fn end(steps: &[Step], states: &mut LimitStates, now: Instant, is_read: bool) {
     let states = states.as_mut_slice();
     for step in steps {
-        states[step.limit as usize].end(Spec::Window(step.spec), now, 1, is_read);
+        states[step.limit as usize].end_one(step.spec, now, is_read);
     }
 }
 

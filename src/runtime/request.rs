@@ -34,14 +34,8 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let wishes = Wishes {
-            cost: 1,
-            max_wait: None,
-            special: None,
-            idempotent: false,
-            fail_fast: false,
-            eager: false,
-        };
+        let wishes =
+            Wishes { cost: 1, max_wait: None, special: None, idempotent: false, fail_fast: false, eager: false };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
 
