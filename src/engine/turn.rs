@@ -508,13 +508,12 @@ impl<W> Scheduler<W> {
         self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
-        let queue = &mut self.queues[id];
-        queue.credit -= cost;
-        if !self.plan.rules[usize::from(queue.rule)].key_pace.is_empty() {
-            // It may not start again now, and must not be the first of its key to be told so: it would be the first to
-            // come back.
-            queue.credit = 0;
+        self.queues[id].credit -= cost;
+        if self.queues[id].credit > 0 && self.is_kept_by_its_key(now, id) {
+            // It must not be the first of its key to be told so: it would be the first to come back.
+            self.queues[id].credit = 0;
         }
+        let queue = &mut self.queues[id];
         if queue.waiting.is_empty() {
             queue.state = QueueState::Idle;
             self.leave_ring(id);
@@ -524,6 +523,19 @@ impl<W> Scheduler<W> {
         if self.queues[id].owed {
             self.clear_owed(id);
         }
+    }
+
+    /// Whether the pace of its key, which siblings wait for, keeps a queue for longer than that of its lane.
+    fn is_kept_by_its_key(&self, now: Instant, id: u32) -> bool {
+        let queue = &self.queues[id];
+        let rule = &self.plan.rules[usize::from(queue.rule)];
+        let due = pace_due(&rule.key_pace, &self.keys[queue.key].clocks, Costs::ONE);
+        let siblings = || std::iter::successors(Some(queue.sibling), |&sibling| Some(self.queues[sibling].sibling));
+        due > now.max(pace_due(&rule.shared_pace, &self.clocks, Costs::ONE))
+            && siblings().take_while(|&sibling| sibling != id).any(|sibling| {
+                let sibling = &self.queues[sibling];
+                !sibling.waiting.is_empty() && !self.plan.rules[usize::from(sibling.rule)].key_pace.is_empty()
+            })
     }
 
     /// Counts a grant of `lane` against the other lanes that are ready.
