@@ -111,7 +111,8 @@ impl<W> Scheduler<W> {
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
         let endpoint = request.route().and_then(|route| route.at);
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
-        let mut told: Vec<(Spot, u16)> = Vec::new();
+        let mut told = std::mem::take(&mut self.told);
+        told.clear();
         let mut is_any = false;
         for window in windows {
             is_any = true;
@@ -130,6 +131,7 @@ impl<W> Scheduler<W> {
             self.requests[id.index].note_read();
             self.read_all(now, id.index, &told);
         }
+        self.told = told;
         self.redecide_all(key);
         self.pool_event();
         self.after_event(now);
@@ -328,27 +330,27 @@ impl<W> Scheduler<W> {
                 self.spec_at(circle, spot)
             }
         };
-        let Some(LimitSpec { origin, kind, charge }) = configured.cloned() else { return };
-        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(kind).get()) <= LIKE);
-        let count = limit::capacity(kind);
+        let Some(LimitSpec { origin, kind, charge }) = configured else { return };
+        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(*kind).get()) <= LIKE);
+        let count = limit::capacity(*kind);
         if count == reported || !is_as_long {
             return;
         }
-        let is_it = |known: &&mut Difference| {
+        let is_it = |known: &Difference| {
             known.reported == reported
                 && known.configured == count
-                && known.origin == origin
+                && known.origin == *origin
                 && *known.window == *window.name
         };
-        if let Some(known) = self.differences.iter_mut().find(is_it) {
-            known.seen += 1;
+        if let Some(known) = self.differences.iter().position(is_it) {
+            self.differences[known].seen += 1;
         } else if self.differences.len() < DIFFERENCES {
             let difference = Difference {
-                origin,
-                charge,
+                origin: origin.clone(),
+                charge: *charge,
                 window: window.name.into(),
                 configured: count,
-                period: limit::period(kind),
+                period: limit::period(*kind),
                 reported,
                 seen: 1,
             };

@@ -529,7 +529,7 @@ impl<W> Scheduler<W> {
     fn is_kept_by_its_key(&self, now: Instant, id: u32) -> bool {
         let queue = &self.queues[id];
         let rule = &self.plan.rules[usize::from(queue.rule)];
-        let due = pace_due(&rule.key_pace, &self.keys[queue.key].clocks, Costs::ONE);
+        let due = pace_due(&rule.key_pace, self.keys[queue.key].sides.clocks(), Costs::ONE);
         let siblings = || std::iter::successors(Some(queue.sibling), |&sibling| Some(self.queues[sibling].sibling));
         due > now.max(pace_due(&rule.shared_pace, &self.clocks, Costs::ONE))
             && siblings().take_while(|&sibling| sibling != id).any(|sibling| {

@@ -36,13 +36,13 @@ impl Full {
         Self { kind, awaited: 0, observed: None }
     }
 
-    /// The window that it is, if it is one of which no server ever said anything.
+    /// Whether a cost of one fits into a window now that may count `before` by then, with `reserve` left over at the
+    /// server.
     #[inline]
-    pub(super) const fn as_window(&mut self) -> Option<&mut Window> {
-        match (&mut self.kind, &self.observed) {
-            (Kind::Window(window), None) => Some(window),
-            (Kind::Window(_), Some(_)) | (Kind::Gcra(_) | Kind::Calendar(_), _) => None,
-        }
+    pub(super) fn has_room_for_one(&mut self, period: Nanos, now: Instant, before: u32, reserve: u32) -> bool {
+        let Kind::Window(window) = &mut self.kind else { return false };
+        window.counted(period, now) <= before.into()
+            && self.observed.as_mut().is_none_or(|said| said.ask(now, self.awaited, 1, reserve) == Ask::Room)
     }
 
     /// Whether `cost` fits now, with `reserve` left over.

@@ -26,12 +26,13 @@ impl LimitState {
         }
     }
 
-    /// What a window counts now of which no server said anything; `None`: it is none.
+    /// Whether a cost of one fits into a window now that may count `before` by then, with `reserve` left over at the
+    /// server.
     #[inline]
-    pub(crate) fn counted(&mut self, period: Nanos, now: Instant) -> Option<u64> {
+    pub(crate) fn has_room_for_one(&mut self, period: Nanos, now: Instant, before: u32, reserve: u32) -> bool {
         match self {
-            Self::Brief(brief) => Some(brief.counted(period, now)),
-            Self::Full(full) => full.as_window().map(|window| window.counted(period, now)),
+            Self::Brief(brief) => brief.counted(period, now) <= before.into(),
+            Self::Full(full) => full.has_room_for_one(period, now, before, reserve),
         }
     }
 
