@@ -3,18 +3,20 @@
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use governor::{Quota, RateLimiter};
 use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
+use request_balancer::headers::{self, Dialect};
 use request_balancer::{Balancer, Failure, RuleHandle, Rules};
 use tokio::runtime::Runtime;
 
 /// A name, and what is called with a number of requests.
 pub(crate) type Path = (&'static str, fn(usize));
 
-pub(crate) const PATHS: [Path; 6] = [
+pub(crate) const PATHS: [Path; 7] = [
     ("run, nothing in its way", run),
+    ("run with an observation, nothing in its way", observed),
     ("acquire, nothing in its way", acquire),
     ("submit, in line", submit),
     ("engine, in line", in_line),
@@ -33,6 +35,22 @@ fn run(requests: usize) {
         for number in 0..requests as u64 {
             let done = handle.run(7, async |_| Ok::<_, Failure<Infallible>>(black_box(number))).await;
             black_box(done).expect("nothing in its way");
+        }
+    });
+}
+
+/// The response to each request says what is left.
+fn observed(requests: usize) {
+    let handle = handle(FREE, "send");
+    let fields = [("X-RateLimit-Limit", "5000"), ("X-RateLimit-Remaining", "4999"), ("X-RateLimit-Reset", "3600")];
+    let said = headers::read(200, fields, None, SystemTime::now(), Dialect::auto());
+    runtime(false).block_on(async {
+        for number in 0..requests as u64 {
+            let done = handle.run(7, async |attempt| {
+                attempt.observe(black_box(&said));
+                Ok::<_, Failure<Infallible>>(black_box(number))
+            });
+            black_box(done.await).expect("nothing in its way");
         }
     });
 }

@@ -211,7 +211,7 @@ impl<W> Scheduler<W> {
         let of_key = match at.key.map(|key| &mut keys[key]) {
             Some(key) => {
                 if !waived && !owed {
-                    due = due.max(pace_due(&plan_of_rule.key_pace, &key.clocks, costs));
+                    due = due.max(pace_due(&plan_of_rule.key_pace, key.sides.clocks(), costs));
                 }
                 &mut key.limits
             }

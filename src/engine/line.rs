@@ -132,14 +132,14 @@ impl<W> Scheduler<W> {
         let queue = self.requests[index].queue;
         self.requests[index].set_stage(Stage::Queued { not_before });
         let Self { requests, queues, .. } = self;
-        let waiting = &mut queues[queue].waiting;
+        let line = &mut *queues[queue];
         // The common case, a new request, is the last one.
-        if waiting.is_empty() || requests[waiting.tail].is_before(&requests[index]) {
-            waiting.push_back(requests, index);
+        if line.waiting.is_empty() || requests[line.waiting.tail].is_before(&requests[index]) {
+            line.waiting.push_back(requests, index);
         } else {
-            waiting.insert_by_number(requests, index);
+            line.queue_by_number(requests, index);
         }
-        queues[queue].waits += 1;
+        line.waits += 1;
         // A queue that waits for its first request's instant, or for room that this one may not need.
         let is_first = queues[queue].waiting.head == index;
         match queues[queue].state {
@@ -391,8 +391,7 @@ impl<W> Scheduler<W> {
     fn unqueue(&mut self, queue: u32, index: u32) {
         let Self { queues, requests, .. } = self;
         let was_first = queues[queue].waiting.head == index;
-        queues[queue].waiting.unlink(requests, index);
-        queues[queue].waits -= 1;
+        queues[queue].unqueue(requests, index);
         let first = queues[queue].waiting.head;
         // What costs no less than the one before it finds no room where that found none.
         let is_alike = || requests[first].costs().is_plain() && requests[index].costs().is_plain();
@@ -538,7 +537,7 @@ impl<W> Scheduler<W> {
         }
         let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
         for pace in rule.key_pace.iter().filter(counted) {
-            change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));
+            change(&mut keys[queue.key].sides.clocks_mut()[pace.clock], pace.interval, costs.of(pace.charge));
         }
         for pace in rule.shared_pace.iter().filter(counted) {
             change(&mut clocks[pace.clock], pace.interval, costs.of(pace.charge));

@@ -7,7 +7,7 @@ use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Clocks, Queue, QueueState};
+use super::queue::{Queue, QueueState};
 use super::quick::Quick;
 use super::request::{Request, Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
@@ -116,16 +116,16 @@ impl<W> Scheduler<W> {
             self.move_queue(now, queue, into.index);
             queue = if next == first { NIL } else { next };
         }
-        let old = self.keys.remove(from.index);
+        let mut old = self.keys.remove(from.index);
         self.streaks.merge(from, into);
         let record = &mut self.keys[into.index];
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.busy += old.busy;
         record.limits.merge(now, &old.limits);
-        for (clock, other) in record.clocks.iter_mut().zip(&*old.clocks) {
+        for (clock, other) in record.sides.clocks_mut().iter_mut().zip(old.sides.clocks()) {
             *clock = clock.later(*other);
         }
-        self.merge_seats(now, into.index, old.seat);
+        self.merge_seats(now, into.index, old.sides.take_seat());
         let held = self.keys[into.index].hold;
         self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);
@@ -147,7 +147,7 @@ impl<W> Scheduler<W> {
         for index in indices {
             let key = &mut keys[index];
             key.limits.change_to(now, (&old.key_limits, &before), (&plan.key_limits, days));
-            key.clocks = Clocks::new(plan.key_clocks, Instant::ZERO);
+            key.sides.renew_clocks(plan.key_clocks);
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {

@@ -111,7 +111,8 @@ impl<W> Scheduler<W> {
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
         let endpoint = request.route().and_then(|route| route.at);
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
-        let mut told: Vec<(Spot, u16)> = Vec::new();
+        let mut told = std::mem::take(&mut self.told);
+        told.clear();
         let mut is_any = false;
         for window in windows {
             is_any = true;
@@ -130,6 +131,7 @@ impl<W> Scheduler<W> {
             self.requests[id.index].note_read();
             self.read_all(now, id.index, &told);
         }
+        self.told = told;
         self.redecide_all(key);
         self.pool_event();
         self.after_event(now);
@@ -266,7 +268,7 @@ impl<W> Scheduler<W> {
                 endpoint.limits.as_mut_slice().get_mut(position)?
             }
             Spot::Seat(position) => {
-                let seat = self.keys[circle.key?].seat.as_mut()?;
+                let seat = self.keys[circle.key?].sides.seat_mut()?;
                 seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
             }
         };
@@ -311,7 +313,7 @@ impl<W> Scheduler<W> {
         for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Endpoint(position)));
         }
-        let seat = keys[*key].seat.as_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
+        let seat = keys[*key].sides.seat_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
         let states = seat.map_or(&mut [][..], |limits| limits.as_mut_slice());
         for (position, (spec, state)) in of_pool.key_limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Seat(position)));
@@ -328,27 +330,27 @@ impl<W> Scheduler<W> {
                 self.spec_at(circle, spot)
             }
         };
-        let Some(LimitSpec { origin, kind, charge }) = configured.cloned() else { return };
-        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(kind).get()) <= LIKE);
-        let count = limit::capacity(kind);
+        let Some(LimitSpec { origin, kind, charge }) = configured else { return };
+        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(*kind).get()) <= LIKE);
+        let count = limit::capacity(*kind);
         if count == reported || !is_as_long {
             return;
         }
-        let is_it = |known: &&mut Difference| {
+        let is_it = |known: &Difference| {
             known.reported == reported
                 && known.configured == count
-                && known.origin == origin
+                && known.origin == *origin
                 && *known.window == *window.name
         };
-        if let Some(known) = self.differences.iter_mut().find(is_it) {
-            known.seen += 1;
+        if let Some(known) = self.differences.iter().position(is_it) {
+            self.differences[known].seen += 1;
         } else if self.differences.len() < DIFFERENCES {
             let difference = Difference {
-                origin,
-                charge,
+                origin: origin.clone(),
+                charge: *charge,
                 window: window.name.into(),
                 configured: count,
-                period: limit::period(kind),
+                period: limit::period(*kind),
                 reported,
                 seen: 1,
             };

@@ -27,12 +27,10 @@ impl Links {
 pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
-    finger: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, finger: NIL };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
     pub(super) const fn is_empty(self) -> bool {
         self.head == NIL
@@ -70,47 +68,12 @@ impl List {
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
-        if self.finger == id {
-            self.finger = if next == NIL { prev } else { next };
-        }
         if prev == NIL {
             self.head = next
         } else {
             requests[prev].links.next = next
         }
         if next == NIL { self.tail = prev } else { requests[next].links.prev = prev }
-    }
-
-    /// Inserts before the first request with a larger number. Costs as many steps as it is away from the nearest of the
-    /// two ends and the one that was inserted before it.
-    pub(super) fn insert_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
-        let is_before = |other: u32| requests[other].is_before(&requests[id]);
-        let (mut front, mut back, mut finger) = (self.head, self.tail, self.finger);
-        let next = loop {
-            if front == NIL || !is_before(front) {
-                break front;
-            }
-            front = requests[front].links.next;
-            if back == NIL {
-                break self.head;
-            }
-            if is_before(back) {
-                break requests[back].links.next;
-            }
-            back = requests[back].links.prev;
-            if finger == NIL {
-                continue;
-            }
-            let Links { prev, next } = requests[finger].links;
-            match is_before(finger) {
-                true if next == NIL || !is_before(next) => break next,
-                true => finger = next,
-                false if prev == NIL || is_before(prev) => break finger,
-                false => finger = prev,
-            }
-        };
-        self.insert_before(requests, id, next);
-        self.finger = id;
     }
 }
 
@@ -154,7 +117,9 @@ pub(super) struct Line {
     /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
     /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
-    pub(super) pool_place: Option<(usize, i64)>,
+    pub(super) pool_place: Option<Box<(usize, i64)>>,
+    /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
+    finger: u32,
 }
 
 /// Numbers of a key's own.
@@ -204,7 +169,50 @@ impl Line {
         passed: 0,
         awaits_pool: false,
         pool_place: None,
+        finger: NIL,
     };
+
+    /// Puts a request before the first that waits and has a larger number. Costs as many steps as it is away from the nearest of the
+    /// two ends and the one that was inserted before it.
+    pub(super) fn queue_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        let is_before = |other: u32| requests[other].is_before(&requests[id]);
+        let (mut front, mut back, mut finger) = (self.waiting.head, self.waiting.tail, self.finger);
+        let next = loop {
+            if front == NIL || !is_before(front) {
+                break front;
+            }
+            front = requests[front].links.next;
+            if back == NIL {
+                break self.waiting.head;
+            }
+            if is_before(back) {
+                break requests[back].links.next;
+            }
+            back = requests[back].links.prev;
+            if finger == NIL {
+                continue;
+            }
+            let Links { prev, next } = requests[finger].links;
+            match is_before(finger) {
+                true if next == NIL || !is_before(next) => break next,
+                true => finger = next,
+                false if prev == NIL || is_before(prev) => break finger,
+                false => finger = prev,
+            }
+        };
+        self.waiting.insert_before(requests, id, next);
+        self.finger = id;
+    }
+
+    /// A request waits no more.
+    pub(super) fn unqueue<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
+        if self.finger == id {
+            let Links { prev, next } = requests[id].links;
+            self.finger = if next == NIL { prev } else { next };
+        }
+        self.waiting.unlink(requests, id);
+        self.waits -= 1;
+    }
 }
 
 impl Queue {
@@ -273,9 +281,7 @@ pub(super) struct KeyRecord {
     /// Whether the sweep will look at it.
     pub(super) swept: bool,
     pub(super) limits: LimitStates,
-    pub(super) clocks: Clocks,
-    /// What it knows of endpoints, if there is a pool and it was there.
-    pub(super) seat: Option<Box<KeySeat>>,
+    pub(super) sides: Sides,
 }
 
 impl KeyRecord {
@@ -290,36 +296,58 @@ impl KeyRecord {
             busy: 0,
             swept: false,
             limits: LimitStates::new(&plan.key_limits),
-            clocks: Clocks::new(plan.key_clocks, begin),
-            seat: None,
+            sides: Sides::new(plan.key_clocks, begin),
         }
     }
 }
 
-/// What paces a key: in most plans nothing, so it is a word in the record.
+/// What few plans have of a key: in most of them it is a word in the record.
 #[derive(Debug)]
-pub(super) struct Clocks(Option<Box<Paced>>);
+pub(super) struct Sides(Option<Box<Side>>);
 
-#[derive(Debug)]
-struct Paced(Box<[PaceClock]>);
-
-impl Clocks {
-    pub(super) fn new(count: usize, begin: Instant) -> Self {
-        Self((count > 0).then(|| Box::new(Paced(vec![PaceClock::from(begin); count].into()))))
-    }
+#[derive(Debug, Default)]
+struct Side {
+    /// What paces it.
+    clocks: Box<[PaceClock]>,
+    /// What it knows of endpoints, if there is a pool and it was there.
+    seat: Option<KeySeat>,
 }
 
-impl Deref for Clocks {
-    type Target = [PaceClock];
-
-    fn deref(&self) -> &[PaceClock] {
-        self.0.as_ref().map_or(&[], |paced| &paced.0)
+impl Sides {
+    fn new(count: usize, begin: Instant) -> Self {
+        let side = || Side { clocks: vec![PaceClock::from(begin); count].into(), seat: None };
+        Self((count > 0).then(|| Box::new(side())))
     }
-}
 
-impl DerefMut for Clocks {
-    fn deref_mut(&mut self) -> &mut [PaceClock] {
-        self.0.as_mut().map_or(&mut [], |paced| &mut paced.0)
+    pub(super) fn clocks(&self) -> &[PaceClock] {
+        self.0.as_ref().map_or(&[], |side| &side.clocks)
+    }
+
+    pub(super) fn clocks_mut(&mut self) -> &mut [PaceClock] {
+        self.0.as_mut().map_or(&mut [], |side| &mut side.clocks)
+    }
+
+    /// So many clocks, which know of nothing.
+    pub(super) fn renew_clocks(&mut self, count: usize) {
+        if count > 0 || self.0.is_some() {
+            self.0.get_or_insert_default().clocks = vec![PaceClock::default(); count].into();
+        }
+    }
+
+    pub(super) fn seat(&self) -> Option<&KeySeat> {
+        self.0.as_ref()?.seat.as_ref()
+    }
+
+    pub(super) fn seat_mut(&mut self) -> Option<&mut KeySeat> {
+        self.0.as_mut()?.seat.as_mut()
+    }
+
+    pub(super) fn seat_or_new(&mut self) -> &mut KeySeat {
+        self.0.get_or_insert_default().seat.get_or_insert_default()
+    }
+
+    pub(super) fn take_seat(&mut self) -> Option<KeySeat> {
+        self.0.as_mut()?.seat.take()
     }
 }
 
@@ -349,6 +377,6 @@ mod tests {
     #[test]
     fn records_are_small() {
         let sizes = (Slab::<Queue>::SLOT, size_of::<Line>(), Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
-        assert_eq!(sizes, (88, 104, 88, 40));
+        assert_eq!(sizes, (72, 80, 64, 24));
     }
 }

@@ -1,9 +1,8 @@
 //! The short cut of a request that nothing is in the way of: it starts without standing in line, and ends without a turn.
 //!
-//! It is open to a plain request of a rule whose limits are all windows and which is not paced, where there is no pool and
-//! no server said anything of those limits, while nobody is ready or waits before the line, and nothing is due. Whatever
-//! else there is goes the long way, which comes to the same answer; what the short cut saves is only looking at what
-//! cannot matter.
+//! It is open to a plain request of a rule whose limits are all windows and which is not paced, where there is no pool,
+//! while nobody is ready or waits before the line, and nothing is due. Whatever else there is goes the long way, which
+//! comes to the same answer; what the short cut saves is only looking at what cannot matter.
 
 use super::answer::{KeyId, RequestId};
 use super::cost::Costs;
@@ -29,6 +28,8 @@ struct Step {
     limit: u32,
     /// What may be counted already.
     before: u32,
+    /// What it leaves to others.
+    reserve: u32,
     spec: WindowSpec,
 }
 
@@ -58,7 +59,7 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
         let spec = Spec::of_window(specs[bound.limit].kind)?;
         let before = spec.count.checked_sub(1)?;
         let before = before.saturating_sub(bound.reserve);
-        Some(Step { limit: u32::try_from(bound.limit).ok()?, before, spec })
+        Some(Step { limit: u32::try_from(bound.limit).ok()?, before, reserve: bound.reserve, spec })
     };
     counted.map(step).collect()
 }
@@ -68,8 +69,7 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
 fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
     let states = states.as_mut_slice();
     for step in steps {
-        let Some(window) = states[step.limit as usize].as_window() else { return false };
-        if window.counted(step.spec.period, now) > u64::from(step.before) {
+        if !states[step.limit as usize].has_room_for_one(step.spec.period, now, step.before, step.reserve) {
             return false;
         }
     }
@@ -80,7 +80,7 @@ fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
 fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
     let states = states.as_mut_slice();
     for step in steps {
-        states[step.limit as usize].start(Spec::Window(step.spec), now, 1);
+        states[step.limit as usize].start_one(step.spec, now);
     }
 }
 
@@ -88,7 +88,7 @@ fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
 fn end(steps: &[Step], states: &mut LimitStates, now: Instant, is_read: bool) {
     let states = states.as_mut_slice();
     for step in steps {
-        states[step.limit as usize].end(Spec::Window(step.spec), now, 1, is_read);
+        states[step.limit as usize].end_one(step.spec, now, is_read);
     }
 }
 

@@ -11,7 +11,7 @@ use super::guard::{Guard, Notice};
 use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
-use super::observe::Difference;
+use super::observe::{Difference, Spot};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::Pool;
 use super::queue::{KeyRecord, Own, Queue};
@@ -94,6 +94,8 @@ pub struct Scheduler<W> {
     pub(super) order: Vec<usize>,
     /// Scratch of a turn: shared limits that a costly request waits for.
     pub(super) reserved: Vec<usize>,
+    /// Scratch of an observation: what it told, limit by limit.
+    pub(super) told: Vec<(Spot, u16)>,
     /// Scratch of a turn: a costly request waits for an endpoint.
     pub(super) pool_reserved: bool,
     pub(super) wakes: Vec<W>,
@@ -197,6 +199,7 @@ impl<W> Scheduler<W> {
             quick: Quick::all(&plan),
             order: Vec::new(),
             reserved: Vec::new(),
+            told: Vec::new(),
             pool_reserved: false,
             wakes: Vec::new(),
             evicted: Vec::new(),

@@ -440,7 +440,7 @@ impl<W> Scheduler<W> {
         let waived = waived || queue.owed;
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, &key.clocks, costs);
+            let due = pace_due(&rule.key_pace, key.sides.clocks(), costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { self.ask_pool(now, id, whose) };
         }
         let (passed, owed) = (queue.passed, queue.owed);
@@ -496,8 +496,7 @@ impl<W> Scheduler<W> {
         let Self { queues, requests, .. } = self;
         let queue = &mut queues[id];
         let index = queue.waiting.head;
-        queue.waiting.unlink(requests, index);
-        queue.waits -= 1;
+        queue.unqueue(requests, index);
         let is_first = queue.granted.is_empty();
         queue.granted.push_back(requests, index);
         requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
@@ -530,7 +529,7 @@ impl<W> Scheduler<W> {
     fn is_kept_by_its_key(&self, now: Instant, id: u32) -> bool {
         let queue = &self.queues[id];
         let rule = &self.plan.rules[usize::from(queue.rule)];
-        let due = pace_due(&rule.key_pace, &self.keys[queue.key].clocks, Costs::ONE);
+        let due = pace_due(&rule.key_pace, self.keys[queue.key].sides.clocks(), Costs::ONE);
         let siblings = || std::iter::successors(Some(queue.sibling), |&sibling| Some(self.queues[sibling].sibling));
         due > now.max(pace_due(&rule.shared_pace, &self.clocks, Costs::ONE))
             && siblings().take_while(|&sibling| sibling != id).any(|sibling| {

@@ -1,26 +1,29 @@
 //! Limits: what enforces a quota somewhere. A closed set of kinds; a grant asks all of a request's limits first and
 //! takes from all of them only when every one has room.
 
+mod brief;
 mod calendar;
+mod full;
 mod observed;
 mod pace;
 mod past;
 mod smooth;
 mod spec;
+mod state;
 mod window;
 
-use self::calendar::Calendar;
+use self::full::Full;
 use self::observed::Observed;
-use self::smooth::Gcra;
 use super::cost::Costs;
-use super::plan::{LimitKind, LimitRef, LimitSpec};
-use super::time::{Instant, Nanos};
+use super::plan::{LimitRef, LimitSpec};
+use super::time::Instant;
 
 pub(crate) use self::calendar::Days;
 pub(crate) use self::observed::Word;
 pub(crate) use self::pace::PaceClock;
 pub use self::past::Past;
 pub(crate) use self::spec::{Spec, capacity, counts_from_end, period};
+pub(crate) use self::state::LimitState;
 pub(crate) use self::window::{Spec as WindowSpec, Window};
 
 /// A limit's answer to "does this fit now?"
@@ -56,213 +59,6 @@ impl Ask {
     }
 }
 
-/// The state of one limit. It is always asked with the numbers of the kind that it was made for.
-#[derive(Debug)]
-pub(crate) struct LimitState {
-    kind: Kind,
-    /// What is granted or runs, and has no response yet.
-    awaited: u64,
-    /// What the server says of it, once it says something.
-    observed: Option<Box<Observed>>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Window(Window),
-    Gcra(Gcra),
-    /// In a box: it is the largest and the rarest.
-    Calendar(Box<Calendar>),
-}
-
-impl LimitState {
-    fn new(kind: LimitKind) -> Self {
-        let kind = match kind {
-            LimitKind::Window { .. } => Kind::Window(Window::default()),
-            LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Kind::Gcra(Gcra::default()),
-            LimitKind::Calendar { .. } => Kind::Calendar(Box::default()),
-        };
-        Self { kind, awaited: 0, observed: None }
-    }
-
-    /// The window that it is, if it is one of which no server ever said anything.
-    pub(crate) const fn as_window(&mut self) -> Option<&mut Window> {
-        match (&mut self.kind, &self.observed) {
-            (Kind::Window(window), None) => Some(window),
-            (Kind::Window(_), Some(_)) | (Kind::Gcra(_) | Kind::Calendar(_), _) => None,
-        }
-    }
-
-    /// Whether `cost` fits now, with `reserve` left over.
-    pub(crate) fn ask(&mut self, spec: Spec<'_>, now: Instant, cost: u32, reserve: u32) -> Ask {
-        let local = match &mut self.kind {
-            Kind::Window(window) => window.ask(spec.window(), now, cost, reserve),
-            Kind::Gcra(gcra) => gcra.ask(spec.gcra(), now, cost),
-            Kind::Calendar(calendar) => calendar.ask(spec.calendar(), cost),
-        };
-        match &mut self.observed {
-            None => local,
-            Some(observed) => local.and(observed.ask(now, self.awaited, cost, reserve)),
-        }
-    }
-
-    /// A request is granted.
-    pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        self.awaited += u64::from(cost);
-        match &mut self.kind {
-            Kind::Window(window) => window.grant(spec.window(), now, cost),
-            Kind::Gcra(gcra) => gcra.grant(cost),
-            Kind::Calendar(calendar) => calendar.grant(cost),
-        }
-    }
-
-    /// A request is outstanding, whether there is room for it or not.
-    pub(crate) fn owe(&mut self, cost: u32) {
-        match &mut self.kind {
-            Kind::Window(window) => window.owe(cost),
-            Kind::Gcra(gcra) => gcra.grant(cost),
-            Kind::Calendar(calendar) => calendar.grant(cost),
-        }
-    }
-
-    /// A request is granted or runs, and has no response yet.
-    pub(crate) const fn expect(&mut self, cost: u32) {
-        self.awaited += cost as u64;
-    }
-
-    /// Its attempt begins.
-    pub(crate) fn claim(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        match &mut self.kind {
-            Kind::Window(window) => window.claim(spec.window(), now, cost),
-            Kind::Gcra(gcra) => gcra.claim(spec.gcra(), now, cost),
-            Kind::Calendar(calendar) => calendar.claim(spec.calendar(), now, cost),
-        }
-    }
-
-    /// A request for which there was room a moment ago is granted and begins in one.
-    pub(crate) fn start(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        if let Kind::Window(window) = &mut self.kind {
-            self.awaited += u64::from(cost);
-            window.start(spec.window(), now, cost);
-        } else {
-            self.grant(spec, now, cost);
-            self.claim(spec, now, cost);
-        }
-    }
-
-    /// Its attempt ended. `is_read`: its response was read before.
-    pub(crate) fn end(&mut self, spec: Spec<'_>, now: Instant, cost: u32, is_read: bool) {
-        match &mut self.kind {
-            Kind::Window(window) => window.end(spec.window(), now, cost),
-            Kind::Gcra(_) | Kind::Calendar(_) => {}
-        }
-        if !is_read {
-            self.read(now, cost, 0);
-        }
-    }
-
-    /// The response to an attempt that runs was read, and told of these windows.
-    pub(crate) fn read(&mut self, now: Instant, cost: u32, told: u16) {
-        self.awaited -= u64::from(cost);
-        if let Some(observed) = &mut self.observed {
-            observed.end(now, cost, told, self.awaited == 0);
-        }
-    }
-
-    /// Takes in what a response said of one of the server's windows. Returns the window as a bit.
-    pub(crate) fn observe(&mut self, word: Word<'_>) -> u16 {
-        self.observed.get_or_insert_default().take(word)
-    }
-
-    /// How many the server leaves beside what is under way, if it said so.
-    pub(crate) fn left_at_server(&mut self, now: Instant) -> Option<u32> {
-        self.observed.as_mut()?.left_beside(now, self.awaited)
-    }
-
-    /// Its grant was not used.
-    pub(crate) fn refund(&mut self, cost: u32) {
-        self.awaited -= u64::from(cost);
-        match &mut self.kind {
-            Kind::Window(window) => window.refund(cost),
-            Kind::Gcra(gcra) => gcra.refund(cost),
-            Kind::Calendar(calendar) => calendar.refund(cost),
-        }
-    }
-
-    /// A lower bound for a request behind `ahead` others.
-    pub(crate) fn earliest(&mut self, spec: Spec<'_>, now: Instant, ahead: u64, cost: u32) -> Ask {
-        let local = match &mut self.kind {
-            Kind::Window(window) => window.earliest(spec.window(), now, ahead, cost),
-            Kind::Gcra(gcra) => gcra.earliest(spec.gcra(), now, ahead, cost),
-            Kind::Calendar(calendar) => calendar.earliest(spec.calendar(), ahead, cost),
-        };
-        match &mut self.observed {
-            None => local,
-            Some(observed) => local.and(observed.earliest(now, self.awaited, ahead, cost)),
-        }
-    }
-
-    /// A start at `at` cost `actual` instead of `cost`. `is_read`: its response was read before.
-    pub(crate) fn settle(&mut self, spec: Spec<'_>, at: Instant, cost: u32, actual: u32, is_read: bool) {
-        if !is_read {
-            self.awaited = self.awaited - u64::from(cost) + u64::from(actual);
-        }
-        match &mut self.kind {
-            Kind::Window(window) => window.settle(spec.window(), at, cost, actual),
-            Kind::Gcra(gcra) => gcra.settle(spec.gcra(), at, cost, actual),
-            Kind::Calendar(calendar) => calendar.settle(spec.calendar(), at, cost, actual),
-        }
-    }
-
-    /// Counts what another state of the same limit knows and has outstanding, too.
-    fn merge(&mut self, now: Instant, other: &Self) {
-        self.awaited += other.awaited;
-        if let Some(observed) = &other.observed {
-            self.observed.get_or_insert_default().merge(observed);
-        }
-        match (&mut self.kind, &other.kind) {
-            (Kind::Window(window), Kind::Window(other)) => window.merge(other),
-            (Kind::Gcra(gcra), Kind::Gcra(other)) => gcra.merge(now, other),
-            (Kind::Calendar(calendar), Kind::Calendar(other)) => calendar.merge(other),
-            (Kind::Window(_) | Kind::Gcra(_) | Kind::Calendar(_), _) => unreachable!("two states of one limit differ"),
-        }
-    }
-
-    /// Takes over what other limits know of past starts.
-    fn take_over<'a>(&mut self, now: Instant, spec: Spec<'_>, known: impl Iterator<Item = (Spec<'a>, &'a Self)>) {
-        let mut longest = (Nanos::ZERO, Vec::new());
-        let mut due = None;
-        for (was, state) in known {
-            let (period, starts) = match &state.kind {
-                Kind::Window(window) => (was.window().period, window.starts()),
-                Kind::Calendar(calendar) => (Nanos::from_secs(86_400), calendar.starts(was.calendar())),
-                Kind::Gcra(gcra) => {
-                    due = due.max(gcra.due_under(was.gcra(), spec, now));
-                    continue;
-                }
-            };
-            if period > longest.0 {
-                longest = (period, starts);
-            }
-        }
-        match &mut self.kind {
-            Kind::Window(window) => window.remember(spec.window(), &longest.1),
-            Kind::Gcra(gcra) => gcra.remember(spec.gcra(), due, &longest.1),
-            Kind::Calendar(calendar) => calendar.remember(spec.calendar(), &longest.1),
-        }
-    }
-
-    /// When nothing is left of it; `None` while something is outstanding.
-    pub(crate) fn free_at(&self, spec: Spec<'_>) -> Option<Instant> {
-        let local = match &self.kind {
-            Kind::Window(window) => window.free_at(spec.window()),
-            Kind::Gcra(gcra) => gcra.free_at(),
-            Kind::Calendar(calendar) => calendar.free_at(spec.calendar()),
-        };
-        let observed = self.observed.as_ref().map_or(Instant::ZERO, |observed| observed.free_at());
-        local.map(|local| local.max(observed))
-    }
-}
-
 /// The states of a handful of limits: a single one in place.
 #[derive(Debug)]
 pub(crate) enum LimitStates {
@@ -294,6 +90,14 @@ impl LimitStates {
             Self::None => &mut [],
             Self::One(only) => std::slice::from_mut(only),
             Self::Many(all) => all,
+        }
+    }
+
+    fn into_full(self) -> Vec<Full> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(only) => vec![only.into_full()],
+            Self::Many(all) => all.into_iter().map(LimitState::into_full).collect(),
         }
     }
 
@@ -369,22 +173,22 @@ impl LimitStates {
         (old, old_days): (&[LimitSpec], &Days),
         (new, days): (&[LimitSpec], &Days),
     ) {
-        let mut before = std::mem::replace(self, Self::new(new));
+        let mut before = std::mem::replace(self, Self::new(new)).into_full();
         for (spec, state) in new.iter().zip(self.as_mut_slice()) {
-            let alike = old.iter().zip(before.as_slice()).filter(|(old, _)| old.charge == spec.charge);
+            let alike = old.iter().zip(&before).filter(|(old, _)| old.charge == spec.charge);
             let known = alike.map(|(old, state)| (Spec::new(old.kind, old_days), state));
             state.take_over(now, Spec::new(spec.kind, days), known);
         }
         // What the server said goes to the limit in the same place.
         let mut told: Vec<(usize, &LimitSpec, Box<Observed>)> = Vec::new();
-        for (place, (spec, state)) in old.iter().zip(before.as_mut_slice()).enumerate() {
+        for (place, (spec, state)) in old.iter().zip(&mut before).enumerate() {
             told.extend(state.observed.take().map(|observed| (place, spec, observed)));
         }
         for (place, (spec, state)) in new.iter().zip(self.as_mut_slice()).enumerate() {
             let alike =
                 told.iter().enumerate().filter(|(_, (_, of, _))| of.origin == spec.origin && of.charge == spec.charge);
             let same = alike.min_by_key(|(_, (was, of, _))| (**of != *spec, *was != place)).map(|(found, _)| found);
-            state.observed = same.map(|found| told.remove(found).2);
+            state.set_observed(same.map(|found| told.remove(found).2));
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::smooth;
-use super::{Kind, LimitState, Spec};
+use super::full::{Full, Kind};
+use super::{Spec, smooth};
 use crate::engine::plan::Anchor;
 use crate::engine::time::{Instant, Nanos};
 
@@ -78,9 +78,9 @@ impl Past {
     }
 }
 
-impl LimitState {
+impl Full {
     /// What is worth keeping of the limit, if anything is: starts that count for more than a minute.
-    pub(crate) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
+    pub(super) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
         match &self.kind {
             Kind::Window(window) => {
                 let spec = spec.window();
@@ -110,7 +110,7 @@ impl LimitState {
 
     /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there
     /// are any, else the one that remembers longest.
-    pub(crate) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
+    pub(super) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
         let same = pasts.iter().find(|past| past.is_of(spec));
         let Some(past) = same.or_else(|| pasts.iter().max_by_key(|past| past.period())) else { return };
         let starts = past.starts(now);

@@ -28,7 +28,7 @@ pub(crate) struct Window {
     log: Log,
 }
 
-/// Starts that may still count, oldest first. One start needs no memory of its own: most keys never have more.
+/// Starts that may still count, oldest first. One start needs no memory of its own.
 #[derive(Debug, Default)]
 enum Log {
     #[default]
@@ -37,10 +37,10 @@ enum Log {
         at: Instant,
         cost: u32,
     },
-    Many(Box<Ring>),
+    Many(Ring),
 }
 
-/// Starts of one instant are one entry. The box stays once it was needed: it goes with the key's record.
+/// Starts of one instant are one entry.
 #[derive(Debug, Default)]
 struct Ring {
     starts: VecDeque<(Instant, u32)>,
@@ -52,6 +52,21 @@ struct Ring {
 const KEPT_ENTRIES: usize = 64;
 
 impl Window {
+    pub(super) fn of(outstanding: u32, start: Option<(Instant, u32)>) -> Self {
+        let log = start.map_or(Log::Empty, |(at, cost)| Log::One { at, cost });
+        Self { outstanding: outstanding.into(), log }
+    }
+
+    /// What is outstanding, and the start that it knows, if there is one; `None`: there is more to tell.
+    pub(super) fn in_brief(&self) -> Option<(u32, Option<(Instant, u32)>)> {
+        let start = match &self.log {
+            Log::Empty => None,
+            Log::One { at, cost } => Some((*at, *cost)),
+            Log::Many(_) => return None,
+        };
+        Some((u32::try_from(self.outstanding).ok()?, start))
+    }
+
     /// What it counts now: what started in the period before, and what is outstanding.
     #[inline]
     pub(crate) fn counted(&mut self, period: Nanos, now: Instant) -> u64 {
@@ -239,7 +254,7 @@ impl Window {
 
 impl Spec {
     /// The instant at which a start is written down: never before it.
-    const fn written(self, at: Instant) -> Instant {
+    pub(super) const fn written(self, at: Instant) -> Instant {
         match self.grain.get() {
             0 => at,
             grain => Instant::from_nanos(at.as_nanos().div_ceil(grain).saturating_mul(grain)),
@@ -301,7 +316,7 @@ impl Log {
             Self::One { at, cost: before } if *at == now => *before = before.saturating_add(cost),
             Self::One { at, cost: before } => {
                 let starts = VecDeque::from([(*at, *before), (now, cost)]);
-                *self = Self::Many(Box::new(Ring { starts, used: u64::from(*before) + u64::from(cost) }));
+                *self = Self::Many(Ring { starts, used: u64::from(*before) + u64::from(cost) });
             }
             Self::Many(ring) => match ring.starts.back_mut() {
                 Some((at, before)) if *at == now => {
@@ -328,7 +343,7 @@ impl Log {
             Self::One { at: start, cost: before } => {
                 let (after, before) = ((*start, *before), (at, actual.saturating_sub(cost)));
                 let used = u64::from(before.1) + u64::from(after.1);
-                *self = Self::Many(Box::new(Ring { starts: VecDeque::from([before, after]), used }));
+                *self = Self::Many(Ring { starts: VecDeque::from([before, after]), used });
             }
             Self::Many(ring) => match ring.starts.binary_search_by_key(&at, |&(start, _)| start) {
                 Ok(position) => {

@@ -60,7 +60,7 @@ impl<W> Scheduler<W> {
         };
         let costs = whose.costs(requests, queues);
         let key = &mut keys[queues[queue].key];
-        pool.choose(plan.pooled(), days, now, (route, key.seat.as_deref_mut(), Some(key.tag)), costs)
+        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(key.tag)), costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
@@ -71,7 +71,7 @@ impl<W> Scheduler<W> {
         let request = &mut requests[index];
         let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route(), key.seat.as_deref_mut(), Some(key.tag));
+        let places = (request.route(), key.sides.seat_mut(), Some(key.tag));
         let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
             unreachable!("the pool had room at this very instant");
         };
@@ -82,7 +82,7 @@ impl<W> Scheduler<W> {
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
-            key.seat.get_or_insert_default().limits_on(plan, id);
+            key.sides.seat_or_new().limits_on(plan, id);
         }
     }
 
@@ -134,8 +134,8 @@ impl<W> Scheduler<W> {
         let record = &mut queues[queue];
         record.awaits_pool = true;
         let (lane, ticket) = (plan.rules[usize::from(record.rule)].lane, record.ticket);
-        if let Some((lane, ticket)) = record.pool_place.replace((lane, ticket)) {
-            pool.waiting.remove(&(lane, ticket, queue));
+        if let Some(place) = record.pool_place.replace(Box::new((lane, ticket))) {
+            pool.waiting.remove(&(place.0, place.1, queue));
         }
         pool.waiting.insert((lane, ticket, queue));
     }
@@ -143,8 +143,8 @@ impl<W> Scheduler<W> {
     /// Nobody stands in a queue any more, or it goes: nobody tells it anything.
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        if let Some((lane, ticket)) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
-            pool.waiting.remove(&(lane, ticket, queue));
+        if let Some(place) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
+            pool.waiting.remove(&(place.0, place.1, queue));
         }
     }
 
@@ -273,7 +273,7 @@ impl<W> Scheduler<W> {
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {
-                    let Some(seat) = &mut keys[index].seat else { continue };
+                    let Some(seat) = keys[index].sides.seat_mut() else { continue };
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
                         limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
                     }
@@ -287,7 +287,7 @@ impl<W> Scheduler<W> {
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {
-                    keys[index].seat = None;
+                    keys[index].sides.take_seat();
                 }
             }
         }
@@ -309,11 +309,11 @@ impl<W> Scheduler<W> {
     }
 
     /// Joins what two keys know of endpoints.
-    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<Box<KeySeat>>) {
+    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<KeySeat>) {
         let Some(mut from) = from else { return };
         let Self { plan, keys, .. } = self;
         let Some(plan) = &plan.pool else { return };
-        let seat = keys[into].seat.get_or_insert_default();
+        let seat = keys[into].sides.seat_or_new();
         for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
             seat.limits_on(plan, id).merge(now, &limits);
         }
@@ -321,7 +321,9 @@ impl<W> Scheduler<W> {
 
     /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
     pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
-        let (Some(seat), Some(plan)) = (&self.keys[key].seat, &self.plan.pool) else { return Some(Instant::ZERO) };
+        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat(), &self.plan.pool) else {
+            return Some(Instant::ZERO);
+        };
         let mut latest = Instant::ZERO;
         for (limits, plan) in seat.limits.iter().zip(&plan.endpoints) {
             latest = latest.max(limits.free_at(&plan.key_limits, &self.days)?);

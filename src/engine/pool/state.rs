@@ -102,7 +102,7 @@ impl<W> Scheduler<W> {
         let request = id.map(|id| &requests[id.index]);
         let costs = request.map_or(Costs::ONE, |request| request.costs());
         let route = request.and_then(|request| request.route());
-        let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].seat.as_deref_mut());
+        let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].sides.seat_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
         for (endpoint, plan_of) in plan.listed().filter(|(id, _)| route.is_none_or(|route| route.allows(*id))) {
@@ -137,7 +137,7 @@ impl<W> Scheduler<W> {
         let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
         let mut key = key.map(|key| &mut keys[key]);
         let tag = key.as_ref().map(|key| key.tag);
-        let seat = key.as_mut().and_then(|key| key.seat.as_deref_mut());
+        let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
         match pool.choose(plan.pooled(), days, now, (None, seat, tag), Costs::ONE) {
             Choice::Take(_) => Ok(Ask::Room),
             Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
@@ -161,7 +161,7 @@ impl<W> Scheduler<W> {
             }
         };
         settle(&plan.limits, &mut pool.endpoints[usize::from(at.0)].limits);
-        if let Some(seat) = &mut keys[queues[request.queue].key].seat
+        if let Some(seat) = keys[queues[request.queue].key].sides.seat_mut()
             && let Some(limits) = seat.limits.get_mut(usize::from(at.0))
         {
             settle(&plan.key_limits, limits);
@@ -181,7 +181,7 @@ impl<W> Scheduler<W> {
         let plan = &plan.pooled().endpoints[usize::from(at.0)];
         let costs = request.costs();
         pool.endpoints[usize::from(at.0)].limits.for_all(&plan.limits, days, costs, &mut change);
-        if let Some(seat) = &mut keys[queues[request.queue].key].seat
+        if let Some(seat) = keys[queues[request.queue].key].sides.seat_mut()
             && let Some(limits) = seat.limits.get_mut(usize::from(at.0))
         {
             limits.for_all(&plan.key_limits, days, costs, &mut change);

@@ -1,0 +1,72 @@
+//! A window that knows one start at most and of which no server said anything, in 24 bytes: that of most keys.
+
+use super::full::{Full, Kind};
+use super::window::{Spec, Window};
+use crate::engine::plan::Anchor;
+use crate::engine::time::{Instant, Nanos};
+
+/// What there is to such a window, as long as its numbers are small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief {
+    /// The start that may still count, if there is one.
+    at: Instant,
+    cost: u32,
+    outstanding: u32,
+    /// What is granted or runs, and has no response yet.
+    awaited: u32,
+    knows_start: bool,
+}
+
+impl Brief {
+    pub(super) const EMPTY: Self = Self { at: Instant::ZERO, cost: 0, outstanding: 0, awaited: 0, knows_start: false };
+
+    /// The same with room for everything.
+    pub(super) fn open(self) -> Full {
+        let start = self.knows_start.then_some((self.at, self.cost));
+        Full { kind: Kind::Window(Window::of(self.outstanding, start)), awaited: self.awaited.into(), observed: None }
+    }
+
+    /// The same in brief, if that is possible.
+    pub(super) fn of(full: &Full) -> Option<Self> {
+        let (Kind::Window(window), None) = (&full.kind, &full.observed) else { return None };
+        let (outstanding, start) = window.in_brief()?;
+        let awaited = u32::try_from(full.awaited).ok()?;
+        let (at, cost) = start.unwrap_or((Instant::ZERO, 0));
+        Some(Self { at, cost, outstanding, awaited, knows_start: start.is_some() })
+    }
+
+    /// What it counts now.
+    #[inline]
+    pub(super) fn counted(&self, period: Nanos, now: Instant) -> u64 {
+        let counts = self.knows_start && self.at.saturating_add(period) > now;
+        u64::from(self.outstanding) + if counts { u64::from(self.cost) } else { 0 }
+    }
+
+    /// A request of cost 1 is granted and begins in one. Returns false, and changes nothing, if there is no way to write
+    /// that down in brief.
+    #[inline]
+    pub(super) fn start(&mut self, spec: Spec, now: Instant) -> bool {
+        let Some(awaited) = self.awaited.checked_add(1) else { return false };
+        match spec.anchor {
+            Anchor::Start if spec.period.is_zero() => {}
+            Anchor::Start if self.knows_start && self.at.saturating_add(spec.period) > now => return false,
+            Anchor::Start => {
+                (self.at, self.cost, self.knows_start) = (spec.written(now), 1, true);
+            }
+            Anchor::End => match self.outstanding.checked_add(1) {
+                Some(outstanding) => self.outstanding = outstanding,
+                None => return false,
+            },
+        }
+        self.awaited = awaited;
+        true
+    }
+
+    /// An attempt of cost 1 ended that counted from its start.
+    #[inline]
+    pub(super) const fn end(&mut self, is_read: bool) {
+        if !is_read {
+            self.awaited -= 1;
+        }
+    }
+}
