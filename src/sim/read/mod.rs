@@ -99,7 +99,7 @@ impl Document<'_, '_> {
         let traffic = self.traffic(traffic, known, until);
         let server = self.server(server, known);
         let shown = shows.is_some() || variants.is_some();
-        let shows = self.shows(shows, "show", &traffic);
+        let shows = self.shows(shows, "show", (&traffic, known));
         let base = Setup {
             title: title.map_or_else(String::new, |at| at.value),
             rules: known.clone(),
@@ -200,7 +200,7 @@ impl Document<'_, '_> {
                         }
                     }
                     "delay" | "jitter" => self.network_field(&mut setup.network, name, value, path),
-                    "show" => setup.shows.extend(self.shows(Some(value), path, &base.traffic)),
+                    "show" => setup.shows.extend(self.shows(Some(value), path, (&base.traffic, &base.rules))),
                     _ => self.reader.unknown(key, path, VARIANT),
                 }
             }
