@@ -102,7 +102,8 @@ fn attempts_at_once() {
         at_once = 1
         each = "endpoint"
     "#;
-    let shows = ["'at-once'", "'at-once'\non = 'a'", "'at-once'\nof = 'short'", "'last-start'\nof = 'short'", "'refusals'"];
+    let shows =
+        ["'at-once'", "'at-once'\non = 'a'", "'at-once'\nof = 'short'", "'last-start'\nof = 'short'", "'refusals'"];
     assert_eq!(shown(Policy::Balancer, scenario, &shows), ["2", "1", "1", "2.000 s", "0"]);
     // The short one comes to `a`, which works on something for another second.
     assert_eq!(shown(Policy::Fifo, scenario, &shows), ["2", "1", "1", "2.000 s", "1"]);

@@ -87,6 +87,11 @@ fn each_field_says_what_it_takes() {
     ] {
         assert_eq!(found(&text), [expected], "{text}");
     }
+    let pool = findings(&format!("title = 't'\nrules = '[pool]'\n{traffic}{show}"));
+    assert!(
+        pool.to_string().starts_with("error[empty] pool.endpoints: found no `pool.endpoints`; allowed: "),
+        "{pool}"
+    );
     assert_eq!(findings("title = 't'").to_string().lines().count(), 1);
     assert!(findings("title = ").to_string().starts_with("1:9: error[syntax]"));
 }

@@ -209,8 +209,7 @@ impl World<'_> {
         self.log.starts[start as usize].arrived = now;
         let Call { key, traffic, cost, .. } = self.log.calls[call as usize];
         let (low, high) = self.setup.traffic[usize::from(traffic)].takes;
-        let works =
-            if low == high { low } else { Nanos::new(self.draws(start, 3).between(low.get(), high.get())) };
+        let works = if low == high { low } else { Nanos::new(self.draws(start, 3).between(low.get(), high.get())) };
         let arrival = Arrival { at: now, key, endpoint, cost, until: now.saturating_add(works) };
         // Whoever is told to come at once is not back in the same instant.
         let refused = self.server.arrive(&arrival).map(|after| after.max(SOON));

@@ -95,6 +95,9 @@ impl Document<'_, '_> {
         };
         let rules = self.rules(&source, None);
         let known = rules.as_ref()?;
+        if known.has_pool() && known.endpoints().next().is_none() {
+            self.missing("pool.endpoints", "at least one endpoint in the rules: nothing could be sent");
+        }
         let until = until.unwrap_or(Nanos::MAX);
         let traffic = self.traffic(traffic, known, until);
         let server = self.server(server, known);

@@ -6,20 +6,15 @@ use crate::rules::{At, Reader, Rules, join, wording};
 use crate::sim::cost::MOST_UNITS;
 use crate::sim::setup::{Each, ServerKind, ServerLimit};
 
-const SERVER: &[&str] =
-    &["limit", "at_once", "counts", "kind", "each", "keys", "endpoints", "penalty", "retry_after"];
+const SERVER: &[&str] = &["limit", "at_once", "counts", "kind", "each", "keys", "endpoints", "penalty", "retry_after"];
 const KINDS: &[(&str, ServerKind)] = &[
     ("sliding", ServerKind::Sliding),
     ("fixed", ServerKind::Fixed),
     ("bucket", ServerKind::Bucket),
     ("paced", ServerKind::Paced),
 ];
-const EACH: &[(&str, Each)] = &[
-    ("key", Each::Key),
-    ("all", Each::All),
-    ("endpoint", Each::Endpoint),
-    ("key-on-endpoint", Each::KeyOnEndpoint),
-];
+const EACH: &[(&str, Each)] =
+    &[("key", Each::Key), ("all", Each::All), ("endpoint", Each::Endpoint), ("key-on-endpoint", Each::KeyOnEndpoint)];
 
 impl Document<'_, '_> {
     pub(super) fn server(&mut self, value: Option<Field<'_, '_>>, rules: &Rules) -> Vec<ServerLimit> {

@@ -93,12 +93,7 @@ impl Document<'_, '_> {
         tables.into_iter().filter_map(|(path, table)| self.show(table, &path, known)).collect()
     }
 
-    fn show(
-        &mut self,
-        table: &::toml::de::DeTable<'_>,
-        path: &str,
-        (traffic, rules): Known<'_>,
-    ) -> Option<Show> {
+    fn show(&mut self, table: &::toml::de::DeTable<'_>, path: &str, (traffic, rules): Known<'_>) -> Option<Show> {
         let mut told = Details {
             of: None,
             on: None,
