@@ -83,7 +83,8 @@ pub fn verify_arrivals(rules: &Rules, arrivals: &[Start]) -> Vec<Breach> {
 /// binds it, and holds after refusals.
 ///
 /// Each limit speaks for itself: the start that all of them and the holds let go is the earliest possible one of a request
-/// that is alone. What waits beside it is not in a log, so turns, lanes and pace are not looked at. Starts after `next.at`
+/// that is alone, with what its lane leaves free for more urgent ones. What waits beside it is not in a log, so turns and
+/// pace are not looked at, nor whether its lane is overdue. Starts after `next.at`
 /// are not known yet; ends and refusals in the log are. Nothing is said of a rule that there is not.
 ///
 /// In a pool each endpoint says what the start would meet there, and the start goes where it may first; one that names an

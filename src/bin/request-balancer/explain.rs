@@ -7,8 +7,9 @@ use request_balancer::engine::PaceRef;
 use request_balancer::{Headroom, LogHold, Opens, Outlook, Rules, Start, explain_log};
 use serde_json::{Value, json};
 
+use crate::answer::{Answer, Outcome, Wrong};
 use crate::check::load;
-use crate::{Outcome, log};
+use crate::log;
 
 /// The start that is asked about.
 pub(crate) struct Asked<'a> {
@@ -22,67 +23,62 @@ pub(crate) struct Asked<'a> {
     pub(crate) on: Option<&'a str>,
 }
 
-pub(crate) fn run(file: &Path, asked: &Asked<'_>, history: Option<&Path>, json: bool) -> Outcome {
-    let Some(rules) = load(file, json) else { return Outcome::Found };
-    let names: Vec<&str> = rules.names().collect();
+pub(crate) fn run(file: &Path, asked: &Asked<'_>, history: Option<&Path>, json: bool) -> Result<Answer, Wrong> {
+    let rules = load(file)?;
+    let name = file.display().to_string();
     let Some(rule) = rules.rule(asked.rule) else {
-        eprintln!("no rule `{}` in {}: there are {}", asked.rule, file.display(), names.join(", "));
-        return Outcome::Found;
+        return Err(Wrong::unknown("rule", asked.rule, &name, rules.names()));
     };
     if let Some((unit, _)) = asked.units.iter().find(|(unit, _)| !rules.units().any(|known| known == unit)) {
-        let known: Vec<&str> = rules.units().collect();
-        eprintln!("no unit `{unit}` in {}: there are {}", file.display(), known.join(", "));
-        return Outcome::Found;
+        return Err(Wrong::unknown("unit", unit, &name, rules.units()));
     }
-    let starts = match history.map_or_else(|| Ok(Vec::new()), |history| log::read(history, &rules)) {
-        Ok(starts) => starts,
-        Err(error) => {
-            eprintln!("{error}");
-            return Outcome::Found;
-        }
-    };
+    let log = history.map(|history| log::read(history, &rules)).transpose()?;
+    let unknown = log.as_ref().map_or_else(Vec::new, |log| log.silent_of(&rules));
+    let starts = log.map_or_else(Vec::new, |log| log.starts);
     let last = starts.iter().map(|start| start.at).max().unwrap_or_default();
     let next = Start::new(asked.at.unwrap_or(last), asked.rule, asked.key).cost(asked.cost);
     let next = asked.units.iter().fold(next, |next, (unit, cost)| next.units(unit, *cost));
     let next = asked.on.into_iter().fold(next, Start::on);
     let outlook = explain_log(&rules, &starts, &next);
     if let Some(endpoint) = asked.on.filter(|_| outlook.endpoints.is_empty()) {
-        let known: Vec<&str> = rules.endpoints().collect();
-        eprintln!("no endpoint `{endpoint}` in {}: there are {}", file.display(), known.join(", "));
-        return Outcome::Found;
+        return Err(Wrong::unknown("endpoint", endpoint, &name, rules.endpoints()));
     }
+    let outcome = Outcome::found_if(outlook.opens() != Opens::Now || rule.paused());
     if json {
-        println!("{:#}", as_json(&next, &outlook, rule.paused()));
-    } else {
-        print(&rules, &next, &outlook, rule.paused());
+        let mut said = as_json(&next, &outlook, rule.paused());
+        said["not_known"] = unknown.into();
+        return Ok(Answer::json(&said, outcome));
     }
-    if outlook.opens() == Opens::Now && !rule.paused() { Outcome::Fine } else { Outcome::Found }
+    let mut lines = in_words(&rules, &next, &outlook, rule.paused());
+    lines.extend(unknown.into_iter().map(|what| format!("  not known: {what}")));
+    Ok(Answer { text: lines.join("\n") + "\n", outcome })
 }
 
-fn print(rules: &Rules, next: &Start, outlook: &Outlook, paused: bool) {
+fn in_words(rules: &Rules, next: &Start, outlook: &Outlook, paused: bool) -> Vec<String> {
     let Start { at, rule, key, .. } = next;
     let said = match outlook.opens() {
         Opens::At(opens) => format!("at {opens:?}, after {:?}", opens.saturating_sub(*at)),
         opens @ (Opens::Now | Opens::WhenOneEnds | Opens::Never) => opens.to_string(),
     };
     let said = if paused { "never: the rule is paused".to_owned() } else { said };
-    println!("rule {rule}, key {key}, asked at {at:?}: may start {said}");
+    let mut lines = vec![format!("rule {rule}, key {key}, asked at {at:?}: may start {said}")];
     // What it waits for longest.
     let binding = outlook.opens();
     let mark = |opens: Opens| if opens == binding && opens != Opens::Now { '>' } else { ' ' };
-    outlook.holds.iter().for_each(|hold| println!("{} {hold}", mark(Opens::At(hold.until))));
-    outlook.limits.iter().for_each(|limit| println!("{} {limit}", mark(limit.opens)));
+    lines.extend(outlook.holds.iter().map(|hold| format!("{} {hold}", mark(Opens::At(hold.until)))));
+    lines.extend(outlook.limits.iter().map(|limit| format!("{} {limit}", mark(limit.opens))));
     for of in &outlook.endpoints {
-        println!("{} endpoint {}: room {}", mark(of.opens()), of.endpoint, of.opens());
-        of.holds.iter().for_each(|hold| println!("    {hold}"));
-        of.limits.iter().for_each(|limit| println!("    {limit}"));
+        lines.push(format!("{} endpoint {}: room {}", mark(of.opens()), of.endpoint, of.opens()));
+        lines.extend(of.holds.iter().map(|hold| format!("    {hold}")));
+        lines.extend(of.limits.iter().map(|limit| format!("    {limit}")));
     }
     let (of_all, of_key) = paces(rules, rule);
     let apart = |pace: Option<Duration>, whose: &str| pace.map(|pace| format!("up to {pace:?} apart{whose}"));
     let said: Vec<String> = [apart(of_all, ""), apart(of_key, " of this key")].into_iter().flatten().collect();
     if !said.is_empty() {
-        println!("  besides, its lane leaves room for more urgent calls: starts {}", said.join(", "));
+        lines.push(format!("  besides, its lane leaves room for more urgent calls: starts {}", said.join(", ")));
     }
+    lines
 }
 
 /// How far apart starts of a lower lane are where nothing but its pace makes them wait: all of them, and those of a key.
@@ -112,6 +108,7 @@ fn as_json(next: &Start, outlook: &Outlook, paused: bool) -> Value {
                 "key": limit.key,
                 "used": limit.used,
                 "allowed": limit.allowed,
+                "left_free": limit.left_free,
                 "opens": word(limit.opens),
                 "at": seconds(limit.opens),
             })

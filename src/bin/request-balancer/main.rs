@@ -1,8 +1,10 @@
 //! The program `request-balancer`: what a rules file says, whether a log keeps to it or makes the next start wait, and what
 //! would happen under it.
 //!
-//! Exit status: 0 all is well, 1 something was found, 2 it was called in a wrong way.
+//! Exit status: 0 all is well; 1 something was found, or has to wait; 2 it was called in a wrong way, or for a file that it
+//! can't use.
 
+mod answer;
 mod chart;
 mod check;
 mod excerpt;
@@ -10,6 +12,7 @@ mod explain;
 mod log;
 mod plan;
 mod pool;
+mod probe;
 mod progress;
 mod simulate;
 mod verify;
@@ -22,6 +25,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use request_balancer::Nanos;
 use request_balancer::sim::Policy;
+
+use crate::answer::{Answer, Wrong};
 
 /// Looks at rules for calls to a rate-limited API before they are used, and at what was called.
 #[derive(Debug, Parser)]
@@ -93,6 +98,12 @@ enum Command {
         /// Of how many endpoints the pool is to be. Default: of those that the file lists.
         #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
         endpoints: Option<u16>,
+        /// What each call of it costs in requests.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        cost: u32,
+        /// What each call of it costs in a declared unit, such as `tokens=900`; may be given several times.
+        #[arg(long = "units", value_name = "UNIT=COST", value_parser = unit)]
+        units: Vec<(String, u32)>,
     },
     /// Run a scenario in virtual time and print what it shows.
     Simulate {
@@ -104,7 +115,7 @@ enum Command {
         policies: Vec<Policies>,
         /// Run it with this seed alone, instead of with those of the scenario.
         #[arg(long)]
-        seed: Option<u64>,
+        seed: Option<u32>,
         /// Write a log of all starts to this file, as `verify` reads it: of the first policy, variant and seed.
         #[arg(long)]
         csv: Option<PathBuf>,
@@ -137,32 +148,28 @@ fn unit(text: &str) -> Result<(String, u32), &'static str> {
     Ok((unit.to_owned(), cost.parse().map_err(|_| "a whole number after the `=`")?))
 }
 
-/// What a command came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Fine,
-    Found,
+impl Command {
+    fn run(self, json: bool) -> Result<Answer, Wrong> {
+        match self {
+            Self::Check { files } => check::run(&files, json),
+            Self::Verify { rules, starts } => verify::run(&rules, &starts, json),
+            Self::Plan { rules, rule, keys, takes, endpoints, cost, units } => {
+                let each = plan::Each { cost, units: &units, takes };
+                plan::run(&rules, &plan::Broadcast { rule: &rule, keys, each, endpoints }, json)
+            }
+            Self::Explain { rules, rule, key, history, at, cost, units, on } => {
+                let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at, on: on.as_deref() };
+                explain::run(&rules, &asked, history.as_deref(), json)
+            }
+            Self::Simulate { scenario, policies, seed, csv, svg } => {
+                let files = simulate::Files { csv: csv.as_deref(), svg: svg.as_deref() };
+                simulate::run(&scenario, &policies, seed, &files, json)
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let Arguments { command, json } = Arguments::parse();
-    let outcome = match command {
-        Command::Check { files } => check::run(&files, json),
-        Command::Verify { rules, starts } => verify::run(&rules, &starts, json),
-        Command::Plan { rules, rule, keys, takes, endpoints } => {
-            plan::run(&rules, &plan::Broadcast { rule: &rule, keys, takes, endpoints }, json)
-        }
-        Command::Explain { rules, rule, key, history, at, cost, units, on } => {
-            let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at, on: on.as_deref() };
-            explain::run(&rules, &asked, history.as_deref(), json)
-        }
-        Command::Simulate { scenario, policies, seed, csv, svg } => {
-            let files = simulate::Files { csv: csv.as_deref(), svg: svg.as_deref() };
-            simulate::run(&scenario, &policies, seed, &files, json)
-        }
-    };
-    match outcome {
-        Outcome::Fine => ExitCode::SUCCESS,
-        Outcome::Found => ExitCode::from(1),
-    }
+    answer::end(command.run(json), json)
 }

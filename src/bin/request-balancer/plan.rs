@@ -8,115 +8,129 @@ use request_balancer::sim::{Measure, Policy, Scenario, Value};
 use request_balancer::{EndpointRules, Nanos, Rules};
 use serde_json::{Value as Json, json};
 
-use crate::Outcome;
+use crate::answer::{Answer, Outcome, Wrong};
 use crate::check::load;
+use crate::probe::{self, Waits};
 
 /// What is planned.
 pub(crate) struct Broadcast<'a> {
     pub(crate) rule: &'a str,
     /// How many keys get one call each.
     pub(crate) keys: u32,
-    /// How long an attempt takes.
-    pub(crate) takes: Nanos,
+    pub(crate) each: Each<'a>,
     /// Of how many endpoints the pool is to be. Default: of those that the file lists.
     pub(crate) endpoints: Option<u16>,
 }
 
-/// When the broadcast is out.
-struct Alone {
-    tenths: Vec<Measure>,
-    takes: Value,
+/// What each of its calls takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Each<'a> {
+    pub(crate) cost: u32,
+    pub(crate) units: &'a [(String, u32)],
+    pub(crate) takes: Nanos,
 }
 
-pub(crate) fn run(file: &Path, broadcast: &Broadcast<'_>, json: bool) -> Outcome {
-    let Some(rules) = load(file, json) else { return Outcome::Found };
-    let Broadcast { rule, keys, .. } = *broadcast;
-    let Some(priority) = rules.rule(rule).map(|rule| rule.priority()) else {
-        let names: Vec<&str> = rules.names().collect();
-        eprintln!("no rule `{rule}` in {}: there are {}", file.display(), names.join(", "));
-        return Outcome::Found;
+/// How far the broadcast gets.
+pub(crate) struct Alone {
+    /// How many of its calls start at all.
+    started: u64,
+    /// When each tenth is out; `None`: never.
+    tenths: Vec<Option<Value>>,
+    /// The last start. `None`: there is none.
+    pub(crate) last: Option<Value>,
+}
+
+pub(crate) fn run(file: &Path, broadcast: &Broadcast<'_>, json: bool) -> Result<Answer, Wrong> {
+    let rules = load(file)?;
+    let name = file.display().to_string();
+    let Broadcast { rule, keys, each, endpoints } = *broadcast;
+    let Some(checked) = rules.rule(rule) else {
+        return Err(Wrong::unknown("rule", rule, &name, rules.names()));
     };
-    let urgent: Vec<&str> =
-        rules.iter().filter(|other| other.priority() < priority).map(|other| other.name()).collect();
-    let planned = broadcast.planned(&rules, &urgent);
-    let Planned { rules, alone, more, waits } = match planned {
-        Ok(planned) => planned,
-        Err(error) => {
-            eprintln!("{}: {error}", file.display());
-            return Outcome::Found;
-        }
-    };
+    if let Some((unit, _)) = each.units.iter().find(|(unit, _)| !rules.units().any(|known| known == unit)) {
+        return Err(Wrong::unknown("unit", unit, &name, rules.units()));
+    }
+    let in_file = |error: String| format!("{name}: {error}");
+    let rules = resized(&rules, endpoints).map_err(in_file)?;
+    let alone = broadcast.alone(&rules).map_err(in_file)?;
+    let more = if rules.has_pool() { Some(one_more(&rules).and_then(|more| broadcast.alone(&more)).map_err(in_file)?) } else { None };
+    let urgent = rules.iter().filter(|other| other.priority() < checked.priority());
+    let waits = urgent.map(|other| probe::waits(&rules, broadcast, &alone, other));
+    let waits: Vec<Waits<'_>> = waits.collect::<Result<_, _>>().map_err(in_file)?;
+    let outcome = Outcome::found_if(alone.started < keys.into());
     if json {
-        println!("{:#}", as_json(broadcast, &rules, &alone, more.as_ref(), &waits));
-        return Outcome::Fine;
+        return Ok(Answer::json(&as_json(broadcast, &rules, &alone, more.as_ref(), &waits), outcome));
     }
-    println!("{keys} calls of {rule}, one for each key, are out after {}{}", alone.takes, over_endpoints(&rules));
-    for (tenth, measure) in (1..).zip(&alone.tenths) {
-        println!("  {:>3} %  {:>14}", tenth * 10, shown(measure));
-    }
-    if let Some(more) = more {
-        println!("with one endpoint more they are out after {}", more.takes);
-    }
-    for Waits { rule, stats } in &waits {
-        let [mean, most, max] = [0, 1, 2].map(|stat| stats.get(stat).map_or_else(String::new, shown));
-        println!("a call of {rule} waits {mean} meanwhile; 99 % up to {most}, at most {max}");
-    }
-    Outcome::Fine
+    let mut lines = vec![format!("{keys} calls of {rule}, one for each key, {}{}", alone.in_words(keys), over_endpoints(&rules))];
+    lines.extend((1..).zip(&alone.tenths).map(|(tenth, at)| {
+        format!("  {:>3} %  {:>14}", tenth * 10, at.map_or_else(|| "never".to_owned(), |at| at.to_string()))
+    }));
+    lines.extend(broadcast.unsaid(&rules));
+    lines.extend(more.map(|more| format!("with one endpoint more they {}", more.in_words(keys))));
+    lines.extend(waits.iter().map(ToString::to_string));
+    Ok(Answer { text: lines.join("\n") + "\n", outcome })
 }
 
-struct Planned<'r> {
-    rules: Rules,
-    alone: Alone,
-    /// With another endpoint.
-    more: Option<Alone>,
-    waits: Vec<Waits<'r>>,
-}
-
-/// What calls of another rule wait meanwhile: mean, 99th percentile, maximum.
-struct Waits<'r> {
-    rule: &'r str,
-    stats: Vec<Measure>,
+impl Alone {
+    fn in_words(&self, keys: u32) -> String {
+        match self.last {
+            Some(last) if self.started == u64::from(keys) => format!("are out after {last}"),
+            Some(last) => {
+                let turned_away = u64::from(keys) - self.started;
+                format!("are not all out: {} start up to {last}, {turned_away} never", self.started)
+            }
+            None => "are never out: none of them ever starts".to_owned(),
+        }
+    }
 }
 
 impl Broadcast<'_> {
-    fn planned<'r>(&self, rules: &Rules, urgent: &[&'r str]) -> Result<Planned<'r>, String> {
-        let rules = resized(rules, self.endpoints)?;
-        let alone = self.alone(&rules)?.ok_or_else(|| format!("nothing of the rule `{}` ever starts", self.rule))?;
-        let more = if rules.has_pool() { self.alone(&one_more(&rules)?)? } else { None };
-        // Somebody calls now and then meanwhile, never two of them at a time.
-        let calls = (alone.takes.number() / 7_000_000_000).clamp(1, 10_000);
-        let waits = urgent.iter().map(|other| self.waits(&rules, other, calls)).collect::<Result<_, _>>()?;
-        Ok(Planned { rules, alone, more, waits })
-    }
-
-    /// `None`: nothing of it ever starts.
-    fn alone(&self, rules: &Rules) -> Result<Option<Alone>, String> {
-        let tenths: String =
-            (1..=9).map(|tenth| format!("[[show]]\nmetric = 'wait'\nstat = 'p{tenth}0'\nof = 'broadcast'\n")).collect();
-        let last = "[[show]]\nmetric = 'last-start'\nof = 'broadcast'\n";
-        let tenths = measured(rules, &format!("{}{tenths}{last}", self.traffic()))?;
-        let takes = tenths.last().and_then(|measure| measure.measured);
-        Ok(takes.map(|takes| Alone { tenths, takes }))
-    }
-
-    fn waits<'r>(&self, rules: &Rules, other: &'r str, calls: u64) -> Result<Waits<'r>, String> {
-        let (mut text, name, takes) = (self.traffic(), text_of(other), self.takes.get());
-        // It writes into a string.
-        let _ = write!(
-            text,
-            "[[traffic]]\nname = 'urgent'\nrule = {name}\nkeys = 'own'\narrivals = 'poisson'\nrate = '1/7s'\n\
-             calls = {calls}\ntakes = '{takes}ns'\n"
-        );
-        for stat in ["mean", "p99", "max"] {
-            let _ = write!(text, "[[show]]\nmetric = 'wait'\nstat = '{stat}'\nof = 'urgent'\n");
+    fn alone(&self, rules: &Rules) -> Result<Alone, String> {
+        let mut text = self.traffic(rules) + "[[show]]\nmetric = 'started'\nof = 'broadcast'\n";
+        for tenth in 1..=9 {
+            // It writes into a string.
+            let _ = write!(text, "[[show]]\nmetric = 'wait'\nstat = 'p{tenth}0'\nof = 'broadcast'\n");
         }
-        Ok(Waits { rule: other, stats: measured(rules, &text)? })
+        text.push_str("[[show]]\nmetric = 'last-start'\nof = 'broadcast'\n");
+        let measures = measured(rules, &text)?;
+        let value = |position: usize| measures.get(position).and_then(|measure| measure.measured);
+        let started = value(0).map_or(0, Value::number);
+        let last = value(10);
+        // Who never starts waits until the end of the run, behind all others.
+        let is_out = |tenth: u64| (u64::from(self.keys) * tenth).div_ceil(10) <= started;
+        let tenths = (1..=9).map(|tenth| value(tenth as usize).filter(|_| is_out(tenth)));
+        let tenths = tenths.chain([last.filter(|_| is_out(10))]).collect();
+        Ok(Alone { started, tenths, last: last.filter(|_| started > 0) })
     }
 
-    fn traffic(&self) -> String {
-        let Self { rule, keys, takes, .. } = self;
-        let (rule, takes) = (text_of(rule), takes.get());
-        format!("[[traffic]]\nname = 'broadcast'\nrule = {rule}\nkeys = {keys}\ncalls = {keys}\ntakes = '{takes}ns'\n")
+    /// The broadcast as the traffic of a scenario.
+    pub(crate) fn traffic(&self, rules: &Rules) -> String {
+        let Self { rule, keys, each: Each { cost, units, takes }, .. } = self;
+        let (rule, takes, first) = (text_of(rule), takes.get(), self.first_key(rules));
+        let units: Vec<String> = units.iter().map(|(unit, cost)| format!("{} = {cost}", key_of(unit))).collect();
+        format!(
+            "[[traffic]]\nname = 'broadcast'\nrule = {rule}\nfirst_key = {first}\nkeys = {keys}\ncalls = {keys}\n\
+             cost = {cost}\nunits = {{ {} }}\ntakes = '{takes}ns'\n",
+            units.join(", ")
+        )
+    }
+
+    /// Keys of which the rules know nothing: whoever is named there is not who is written to here.
+    fn first_key(&self, rules: &Rules) -> u32 {
+        let mut named: Vec<u32> = rules.keys().filter_map(|name| name.parse().ok()).collect();
+        named.sort_unstable();
+        named.into_iter().fold(0, |first, key| {
+            let is_among = (first..first.saturating_add(self.keys)).contains(&key);
+            if is_among { key.saturating_add(1) } else { first }
+        })
+    }
+
+    /// The units of limits that bind the broadcast without a word of what it takes of them.
+    fn unsaid(&self, rules: &Rules) -> Option<String> {
+        let said = |unit: &str| self.each.units.iter().any(|(known, _)| known == unit);
+        let unsaid: Vec<&str> = rules.units().filter(|unit| !said(unit)).collect();
+        let first = unsaid.first()?;
+        Some(format!("not counted: {}; say what a call costs, as in `--units {first}=900`", unsaid.join(", ")))
     }
 }
 
@@ -146,25 +160,22 @@ fn one_more(rules: &Rules) -> Result<Rules, String> {
     added.map_err(|findings| findings.to_string())
 }
 
-fn measured(rules: &Rules, rest: &str) -> Result<Vec<Measure>, String> {
+pub(crate) fn measured(rules: &Rules, rest: &str) -> Result<Vec<Measure>, String> {
     let text = format!("title = 'plan'\nrules = {}\n{rest}", text_of(&rules.to_string()));
     let scenario = text.parse::<Scenario>().map_err(|findings| findings.to_string())?;
     Ok(scenario.run(Policy::Balancer))
 }
 
 fn as_json(broadcast: &Broadcast<'_>, rules: &Rules, alone: &Alone, more: Option<&Alone>, waits: &[Waits<'_>]) -> Json {
-    let seconds = |measure: &Measure| measure.measured.map(Value::as_f64);
-    let waits = waits.iter().map(|Waits { rule, stats }| {
-        let [mean, p99, max] = [0, 1, 2].map(|stat| stats.get(stat).and_then(seconds));
-        json!({ "rule": rule, "mean": mean, "p99": p99, "max": max })
-    });
+    let seconds = |value: Option<Value>| value.map(Value::as_f64);
     json!({
         "rule": broadcast.rule,
         "keys": broadcast.keys,
+        "started": alone.started,
         "endpoints": rules.endpoints().count(),
-        "tenths": alone.tenths.iter().map(seconds).collect::<Json>(),
-        "one_more_endpoint": more.map(|more| more.takes.as_f64()),
-        "waits": waits.collect::<Json>(),
+        "tenths": alone.tenths.iter().map(|at| seconds(*at)).collect::<Json>(),
+        "one_more_endpoint": more.and_then(|more| seconds(more.last)),
+        "waits": waits.iter().map(Waits::as_json).collect::<Json>(),
     })
 }
 
@@ -176,12 +187,14 @@ fn over_endpoints(rules: &Rules) -> String {
     }
 }
 
-fn shown(measure: &Measure) -> String {
-    measure.measured.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
 /// Text as TOML writes it.
-fn text_of(text: &str) -> String {
+pub(crate) fn text_of(text: &str) -> String {
     use toml_writer::ToTomlValue as _;
     text.to_toml_value()
+}
+
+/// The same where the name of a field stands.
+fn key_of(text: &str) -> String {
+    use toml_writer::ToTomlKey as _;
+    text.to_toml_key()
 }
