@@ -69,8 +69,8 @@ pub use engine::{
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    BreakerRules, CheckedLane, CheckedRule, CountFrom, EndpointLimits, EndpointRules, Finding, FindingCode, Findings, Lane,
-    NamedLimit, Observe, PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
+    BreakerRules, CheckedLane, CheckedRule, CountFrom, EndpointLimits, EndpointRules, Finding, FindingCode, Findings,
+    Lane, NamedLimit, Observe, PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{

@@ -74,12 +74,13 @@ impl<'r> Limit<'r> {
         match self.binds {
             Binds::All(level) => level.binds_overall(rule).then_some(None),
             Binds::Each(level, own) => {
-                let replaced = own == OwnQuotas::Replace && rules.key_quotas(&start.key, rule.name()).is_some();
+                let replaced =
+                    own == OwnQuotas::Replace && rules.key_quotas(start.name_of_key(), rule.name()).is_some();
                 (level.binds_per_key(rule) && !replaced).then_some(key)
             }
             Binds::On(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(None),
             Binds::EachOn(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(key),
-            Binds::Key(only, under) => (start.key == only && under.name() == rule.name()).then_some(key),
+            Binds::Key(only, under) => (start.name_of_key() == only && under.name() == rule.name()).then_some(key),
         }
     }
 

@@ -164,13 +164,7 @@ impl LogHold {
 
 impl Headroom {
     /// What a limit says; nothing if it counts nothing of the start. `starts` are those that it counts, in order.
-    fn new(
-        rules: &Rules,
-        limit: &Limit<'_>,
-        key: Option<&str>,
-        starts: &[&Start],
-        next: &Start,
-    ) -> Option<Self> {
+    fn new(rules: &Rules, limit: &Limit<'_>, key: Option<&str>, starts: &[&Start], next: &Start) -> Option<Self> {
         let now = next.at;
         let cost = match limit.counted {
             Counted::WhileRunning => 1,
@@ -192,7 +186,8 @@ impl Headroom {
                 let stretches = stretches.filter_map(|(start, &(_, took))| Stretch::of(start, limit.counted, took));
                 left_free = limit.left_free(rules, rules.rule(&next.rule)?).into();
                 // Nobody is shut out for good by what he leaves to others.
-                let (used, opens) = in_stretches(stretches, now, cost, allowed, left_free.min(allowed.saturating_sub(cost)));
+                let (used, opens) =
+                    in_stretches(stretches, now, cost, allowed, left_free.min(allowed.saturating_sub(cost)));
                 (used, allowed, opens)
             }
             Counted::Spaced(interval) => {

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use request_balancer::engine::PaceRef;
 use request_balancer::{Headroom, LogHold, Opens, Outlook, Rules, Start, explain_log};
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Outcome, Wrong};
 use crate::check::load;
-use crate::log;
+use crate::{lanes, log};
 
 /// The start that is asked about.
 pub(crate) struct Asked<'a> {
@@ -72,21 +71,11 @@ fn in_words(rules: &Rules, next: &Start, outlook: &Outlook, paused: bool) -> Vec
         lines.extend(of.holds.iter().map(|hold| format!("    {hold}")));
         lines.extend(of.limits.iter().map(|limit| format!("    {limit}")));
     }
-    let (of_all, of_key) = paces(rules, rule);
-    let apart = |pace: Option<Duration>, whose: &str| pace.map(|pace| format!("up to {pace:?} apart{whose}"));
-    let said: Vec<String> = [apart(of_all, ""), apart(of_key, " of this key")].into_iter().flatten().collect();
-    if !said.is_empty() {
-        lines.push(format!("  besides, its lane leaves room for more urgent calls: starts {}", said.join(", ")));
+    let (of_all, of_key) = lanes::paces(rules, rule);
+    if let Some(said) = lanes::apart(of_all, of_key) {
+        lines.push(format!("  besides, its lane {said}"));
     }
     lines
-}
-
-/// How far apart starts of a lower lane are where nothing but its pace makes them wait: all of them, and those of a key.
-fn paces(rules: &Rules, rule: &str) -> (Option<Duration>, Option<Duration>) {
-    let plan = rules.plan();
-    let longest = |paces: &[PaceRef]| paces.iter().map(|pace| pace.interval).max().map(Duration::from);
-    let rule = plan.rules.iter().find(|known| *known.name == *rule);
-    rule.map_or((None, None), |rule| (longest(&rule.shared_pace), longest(&rule.key_pace)))
 }
 
 fn as_json(next: &Start, outlook: &Outlook, paused: bool) -> Value {

@@ -9,6 +9,8 @@ mod chart;
 mod check;
 mod excerpt;
 mod explain;
+mod failures;
+mod lanes;
 mod log;
 mod plan;
 mod pool;

@@ -53,7 +53,11 @@ pub(crate) fn run(file: &Path, broadcast: &Broadcast<'_>, json: bool) -> Result<
     let in_file = |error: String| format!("{name}: {error}");
     let rules = resized(&rules, endpoints).map_err(in_file)?;
     let alone = broadcast.alone(&rules).map_err(in_file)?;
-    let more = if rules.has_pool() { Some(one_more(&rules).and_then(|more| broadcast.alone(&more)).map_err(in_file)?) } else { None };
+    let more = if rules.has_pool() {
+        Some(one_more(&rules).and_then(|more| broadcast.alone(&more)).map_err(in_file)?)
+    } else {
+        None
+    };
     let urgent = rules.iter().filter(|other| other.priority() < checked.priority());
     let waits = urgent.map(|other| probe::waits(&rules, broadcast, &alone, other));
     let waits: Vec<Waits<'_>> = waits.collect::<Result<_, _>>().map_err(in_file)?;
@@ -61,7 +65,8 @@ pub(crate) fn run(file: &Path, broadcast: &Broadcast<'_>, json: bool) -> Result<
     if json {
         return Ok(Answer::json(&as_json(broadcast, &rules, &alone, more.as_ref(), &waits), outcome));
     }
-    let mut lines = vec![format!("{keys} calls of {rule}, one for each key, {}{}", alone.in_words(keys), over_endpoints(&rules))];
+    let mut lines =
+        vec![format!("{keys} calls of {rule}, one for each key, {}{}", alone.in_words(keys), over_endpoints(&rules))];
     lines.extend((1..).zip(&alone.tenths).map(|(tenth, at)| {
         format!("  {:>3} %  {:>14}", tenth * 10, at.map_or_else(|| "never".to_owned(), |at| at.to_string()))
     }));

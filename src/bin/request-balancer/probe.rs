@@ -126,7 +126,8 @@ impl Calls {
             text.push_str(&format!("[[show]]\nmetric = 'wait'\nstat = '{stat}'\nof = 'urgent'\n"));
         }
         let measures = measured(rules, &text)?;
-        let value = |position: usize| measures.get(position).and_then(|measure| measure.measured).map_or(0, Value::number);
+        let value =
+            |position: usize| measures.get(position).and_then(|measure| measure.measured).map_or(0, Value::number);
         Ok([0, 1, 2, 3].map(value))
     }
 }

@@ -1,0 +1,65 @@
+//! What lanes mean, in plain words: what a lower one gets, and what it leaves to those above.
+
+use std::time::Duration;
+
+use request_balancer::engine::PaceRef;
+use request_balancer::{CheckedLane, Rules, Start, explain_log};
+
+/// A line for each lane, where there are several or one has a name.
+pub(crate) fn reading(rules: &Rules) -> Vec<String> {
+    let lanes = rules.lanes();
+    let mut lines = Vec::new();
+    for (position, lane) in lanes.iter().enumerate() {
+        let name = lane.name().map_or_else(String::new, |name| format!(", {name}"));
+        let said = match position {
+            0 if name.is_empty() => continue,
+            0 => "the most urgent one".to_owned(),
+            _ => lower(rules, lane).join("; "),
+        };
+        lines.push(format!("lane {}{name}: {said}", lane.priority()));
+    }
+    lines
+}
+
+fn lower(rules: &Rules, lane: &CheckedLane) -> Vec<String> {
+    let mut said = vec![match lane.share() {
+        (0, _) => "starts only what no more urgent lane can".to_owned(),
+        (part, of) => format!("{part} of {of} starts at least, while it has work"),
+    }];
+    let names: Vec<&str> =
+        rules.iter().filter(|rule| rule.priority() == lane.priority()).map(|rule| rule.name()).collect();
+    let longest = |pace: fn((Option<Duration>, Option<Duration>)) -> Option<Duration>| {
+        names.iter().filter_map(|rule| pace(paces(rules, rule))).max()
+    };
+    said.extend(apart(longest(|(of_all, _)| of_all), longest(|(_, of_key)| of_key)));
+    let mut left: Vec<String> = names.iter().flat_map(|rule| left_free(rules, rule)).collect();
+    left.sort();
+    left.dedup();
+    said.extend(left);
+    said
+}
+
+/// How far apart starts of a lower lane are, so that more urgent ones find room.
+pub(crate) fn apart(of_all: Option<Duration>, of_key: Option<Duration>) -> Option<String> {
+    let of_all = of_all.map(|pace| format!("up to {pace:?} apart"));
+    let said: Vec<String> =
+        of_all.into_iter().chain(of_key.map(|pace| format!("up to {pace:?} apart of one key"))).collect();
+    (!said.is_empty()).then(|| format!("leaves room for more urgent calls: starts {}", said.join(", ")))
+}
+
+/// How far apart starts of a lower lane are where nothing but its pace makes them wait: all of them, and those of a key.
+pub(crate) fn paces(rules: &Rules, rule: &str) -> (Option<Duration>, Option<Duration>) {
+    let plan = rules.plan();
+    let longest = |paces: &[PaceRef]| paces.iter().map(|pace| pace.interval).max().map(Duration::from);
+    let rule = plan.rules.iter().find(|known| *known.name == *rule);
+    rule.map_or((None, None), |rule| (longest(&rule.shared_pace), longest(&rule.key_pace)))
+}
+
+/// What starts of a rule leave free of each limit.
+fn left_free(rules: &Rules, rule: &str) -> Vec<String> {
+    let one = rules.units().fold(Start::new(Duration::ZERO, rule, ""), |one, unit| one.units(unit, 1));
+    let limits = explain_log(rules, &[], &one).limits.into_iter().filter(|limit| limit.left_free > 0);
+    limits
+        .map(|limit| format!("leaves {} of `{}` {} free for them", limit.left_free, limit.limit, limit.quota))
+        .collect()
+}
