@@ -3,7 +3,7 @@
 #![cfg(feature = "cli")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -55,8 +55,84 @@ examples/rules/telegram.toml:
   rule individual: priority 1
   rule group: priority 1; each key at most 20 in any 60s
   rule broadcast: priority 2
+  lane 2: 1 of 20 starts at least, while it has work; leaves room for more urgent calls: starts up to 35ms apart, \
+up to 1.05s apart of one key
 ";
     assert_eq!((status, printed.as_str()), (0, expected));
+}
+
+#[test]
+fn check_leaves_nothing_out() {
+    let rules = "\
+units = ['tokens']
+fair_by = 'tokens'
+overall = ['100/1s', '90000/60s tokens']
+count_from = 'response'
+ban_guard = '9500/600s'
+queue = 10_000
+default_rule = 'page'
+attempt_timeout = '30s'
+[retry]
+attempts = 5
+budget = 0.1
+[rules.page]
+per_key = { count = 3, per = '1s', margin = '50ms', count_from = 'start' }
+queue = 100
+overflow = 'drop-oldest'
+attempt_timeout = '2m'
+retry = 'none'
+[rules.news]
+priority = 2
+attempt_timeout = false
+retry = { hold = 'overall', order = 'server', ceiling = '1h' }
+[rules.backup]
+priority = 3
+[lanes.1]
+name = 'people'
+[lanes.2]
+name = 'bulk'
+share = '1/10'
+[lanes.3]
+share = 0
+pace = false
+";
+    let file = Scratch::new("everything.toml", rules);
+    let (status, printed, _) = program(&["check", file.path()]);
+    let (_, read) = printed.split_once(":\n").expect("a file's name");
+    let expected = "  all calls together: at most 100 in any 1s
+  all calls together: at most 90000 tokens in any 60s
+  windows count an attempt until a period after its end
+  keys get equal turns in tokens
+  nothing starts while 9500 attempts of the last 600s were invalid
+  at most 10000 calls wait in all
+  calls under other names are under page
+  an attempt runs for 30s at most
+  after a failure: up to 5 starts, 1s between them, doubling up to 30s, 50 % of it at random; sent away by the server up \
+to 20 times, for 1s to 300s each, 900s in sum, 5s where it names no time; the longer of its wait and the own delay counts; \
+meanwhile the endpoint, or without a pool the key waits
+  retries of everybody are at most 0.1 of all starts
+  rule page: priority 1; each key at most 3 in any 1s, with a margin of 50ms, from the start of an attempt; at most 100 of a key wait, one more takes the \
+place of the oldest; an attempt runs for 120s at most; after a failure: it is final; sent away by the server up to 20 times, \
+for 1s to 300s each, 900s in sum, 5s where it names no time; the longer of its wait and the own delay counts; meanwhile the \
+endpoint, or without a pool the key waits
+  rule news: priority 2; an attempt runs for any time; after a failure: up to 5 starts, 1s between them, doubling up to 30s, \
+50 % of it at random; sent away by the server up to 20 times, for 1s to 3600s each, 900s in sum, 5s where it names no time; \
+its wait counts, whatever the own delay; meanwhile everything waits
+  rule backup: priority 3
+  lane 1, people: the most urgent one
+  lane 2, bulk: 1 of 10 starts at least, while it has work; leaves room for more urgent calls: starts up to 10ms apart; \
+leaves 1800 of `overall` 90000/60s tokens free for them; leaves 2 of `overall` 100/1s free for them
+  lane 3: starts only what no more urgent lane can
+";
+    assert_eq!((status, read), (0, expected), "{printed}");
+}
+
+#[test]
+fn the_rules_of_the_readme_are_read_by_the_program_it_builds() {
+    let file = Scratch::new("day.toml", "overall = '100/day Europe/Berlin'\n");
+    let (status, printed, _) = program(&["check", file.path()]);
+    assert_eq!(status, 0, "{printed}");
+    assert!(printed.contains("at most 100 a day, midnight to midnight in Europe/Berlin"), "{printed}");
 }
 
 #[test]
@@ -91,14 +167,52 @@ fn verify_finds_what_a_log_breaks() {
     let expected = "`per_key` 1/1s, key 1: 2 in the 1.05s up to 500ms, 1 allowed\n3 starts, 1 breach\n";
     assert_eq!((status, printed.as_str()), (1, expected));
     let verified = json(&["verify", TELEGRAM, log.path(), "--json"]);
-    assert_eq!((&verified["starts"], verified["breaches"].as_array().map(Vec::len)), (&Value::from(3), Some(1)));
+    let expected = serde_json::json!({
+        "starts": 3,
+        "breaches": [{
+            "kind": "too-many", "limit": "per_key", "quota": "1/1s", "key": "1", "at": 0.5, "within": 1.05, "count": 2,
+            "allowed": 1, "text": "`per_key` 1/1s, key 1: 2 in the 1.05s up to 500ms, 1 allowed",
+        }],
+        "not_checked": [],
+    });
+    assert_eq!(verified, expected);
 
     let sound = Scratch::new("sound.csv", "at,rule,key,end\n0,individual,1,0\n1.05,individual,1,1.05\n");
     assert_eq!(program(&["verify", TELEGRAM, sound.path()]).0, 0);
     let broken = Scratch::new("broken.csv", "at,rule,key\n0,individual\n");
     let (status, _, error) = program(&["verify", TELEGRAM, broken.path()]);
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     assert!(error.contains("line 2: found `0,individual`; allowed: 3 fields"), "{error}");
+}
+
+#[test]
+fn verify_says_what_the_log_has_no_column_for() {
+    let rules = Scratch::new(
+        "tokens-and-bots.toml",
+        "units = ['cost']\noverall = ['9/1s', '9/1s cost']\n[pool]\nendpoints = ['a']\nconcurrency = 1\n",
+    );
+    let log = Scratch::new("silent.csv", "at,rule,key,cost,end\n0,default,1,5,1\n0,default,2,5,1\n");
+    let (status, printed, _) = program(&["verify", rules.path(), log.path()]);
+    let expected = "`overall` 9/1s: 10 in the 1s up to 0ns, 9 allowed
+not checked: limits of cost: the log has no column for them
+not checked: limits of endpoints: the log has no column `endpoint`
+2 starts, 1 breach
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let told = Scratch::new("told.csv", "at,rule,key,end,units.cost,endpoint\n0,default,1,1,5,a\n0,default,2,1,5,a\n");
+    let (status, printed, _) = program(&["verify", rules.path(), told.path()]);
+    let expected = "`overall` 9/1s cost: 10 in the 1s up to 0ns, 9 allowed
+`pool.endpoints.a.concurrency` 1: 2 at once at 0ns, 1 allowed
+2 starts, 2 breaches
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let verified = json(&["verify", rules.path(), log.path(), "--json"]);
+    assert_eq!(verified["not_checked"].as_array().map(Vec::len), Some(2));
+    // What makes a start wait is known no better.
+    let explain =
+        ["explain", rules.path(), "--rule", "default", "--key", "3", "--units", "cost=5", "--history", log.path()];
+    let (_, printed, _) = program(&explain);
+    assert!(printed.contains("\n  not known: limits of cost: the log has no column for them\n"), "{printed}");
 }
 
 #[test]
@@ -112,9 +226,83 @@ fn plan_tells_how_long_a_broadcast_takes() {
 
     let planned = json(&["plan", TELEGRAM, "--rule", "broadcast", "--keys", "300", "--json"]);
     assert_eq!(planned["tenths"].as_array().map(Vec::len), Some(10));
-    assert_eq!(planned["tenths"][9], 10.465);
-    let (status, _, error) = program(&["plan", TELEGRAM, "--rule", "news", "--keys", "3"]);
-    assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
+    assert_eq!((&planned["tenths"][9], &planned["started"]), (&Value::from(10.465), &Value::from(300)));
+    let (status, _, error) = program(&["plan", TELEGRAM, "--rule", "broadcst", "--keys", "3"]);
+    let expected = "there are individual, group, broadcast; did you mean `broadcast`?";
+    assert_eq!((status, error.contains(expected)), (2, true), "{error}");
+}
+
+/// What `plan` prints of a broadcast of a rule, and its exit status.
+fn planned(name: &str, rules: &str, rule: &str, keys: &str, more: &[&str]) -> (i32, String) {
+    let file = Scratch::new(name, rules);
+    let (status, printed, error) =
+        program(&[&["plan", file.path(), "--rule", rule, "--keys", keys][..], more].concat());
+    assert_eq!(error, "");
+    (status, printed)
+}
+
+#[test]
+fn what_never_starts_is_not_out() {
+    let plan = |rules: &str, keys: &str| planned("turned-away.toml", rules, "send", keys, &[]);
+    let (status, printed) = plan("overall = '30/1s'\n[rules]\nsend = { max_wait = '2s' }\n", "300");
+    let expected = "300 calls of send, one for each key, are not all out: 90 start up to 2.000 s, 210 never
+   10 %        0.000 ms
+   20 %         1.000 s
+   30 %         2.000 s
+   40 %           never
+";
+    assert_eq!(status, 1);
+    assert!(printed.starts_with(expected) && printed.ends_with("  100 %           never\n"), "{printed}");
+    let (status, printed) = plan("queue = 50\noverall = '30/1s'\n[rules]\nsend = {}\n", "1000");
+    assert_eq!(
+        (status, printed.contains(" are not all out: 80 start up to 1.666 s, 920 never\n")),
+        (1, true),
+        "{printed}"
+    );
+    let (status, printed) = plan("[rules]\nsend = { paused = true }\n", "5");
+    assert!(printed.starts_with("5 calls of send, one for each key, are never out: none"), "{printed}");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn who_is_asked_about_waits_for_the_broadcast_and_not_for_himself() {
+    // A call of an hour that is as full as can be: 300 calls of others leave a slot every twelve seconds.
+    let rules = "[rules]\nmail = { overall = '1/1m' }\noff = { paused = true }\nnews = { priority = 2 }\n";
+    let (status, printed) = planned("slow.toml", &format!("overall = '300/1h'\n{rules}"), "news", "600", &[]);
+    assert_eq!(status, 0);
+    let lines: Vec<&str> = printed.lines().collect();
+    let [.., mail, off] = &lines[..] else { panic!("{printed}") };
+    let waits = mail.strip_prefix("a call of mail waits ").expect("waits");
+    let most = waits.rsplit_once("at most ").expect("the longest").1;
+    assert!(
+        most.ends_with(" ms") || most.split(' ').next().and_then(|s| s.parse::<f64>().ok()).is_some_and(|s| s <= 12.1),
+        "{printed}"
+    );
+    assert_eq!(*off, "off is paused: none of its calls starts");
+    // Nobody is in his way: he never waits, though he may call but once a minute.
+    let (_, printed) = planned("own.toml", rules, "news", "600", &[]);
+    assert!(
+        printed.contains("a call of mail waits 0.000 ms meanwhile; 99 % up to 0.000 ms, at most 0.000 ms\n"),
+        "{printed}"
+    );
+    // A line without room turns him away.
+    let (_, printed) = planned("full.toml", &format!("queue = 300\noverall = '300/1h'\n{rules}"), "news", "600", &[]);
+    assert!(printed.contains(" calls of mail meanwhile "), "{printed}");
+}
+
+#[test]
+fn calls_of_a_broadcast_cost_what_is_said() {
+    let rules = "units = ['tokens']\noverall = ['500/min', '90000/60s tokens']\n[keys.3]\ndefault = '1/1h'\n";
+    let (status, printed) = planned("tokens.toml", rules, "default", "100", &[]);
+    assert!(printed.starts_with("100 calls of default, one for each key, are out after 0.000 ms\n"), "{printed}");
+    assert!(printed.ends_with("not counted: tokens; say what a call costs, as in `--units tokens=900`\n"), "{printed}");
+    assert_eq!(status, 0);
+    // Nine at a time; and the key named in the file is not who is written to.
+    let (_, printed) = planned("tokens.toml", rules, "default", "100", &["--units", "tokens=10000"]);
+    assert!(printed.starts_with("100 calls of default, one for each key, are out after 660.000 s\n"), "{printed}");
+    assert!(!printed.contains("not counted"), "{printed}");
+    let (_, printed) = planned("tokens.toml", rules, "default", "100", &["--cost", "50", "--units", "tokens=1"]);
+    assert!(printed.starts_with("100 calls of default, one for each key, are out after 540.000 s\n"), "{printed}");
 }
 
 /// Three bots, of each a call a second for everybody and one at a time.
@@ -181,11 +369,11 @@ fn plan_tells_what_another_endpoint_adds() {
     let plan =
         |file: &str, more: &[&str]| program(&[&["plan", file, "--rule", "default", "--keys", "60"][..], more].concat());
     let (status, _, error) = plan(code.path(), &[]);
-    assert_eq!((status, error.contains("say with `--endpoints` how many")), (1, true), "{error}");
+    assert_eq!((status, error.contains("say with `--endpoints` how many")), (2, true), "{error}");
     assert!(plan(code.path(), &["--endpoints", "2"]).1.contains("are out after 14.000 s over 2 endpoints\n"));
     let none = Scratch::new("none.toml", "overall = '2/1s'\n");
     let (status, _, error) = plan(none.path(), &["--endpoints", "2"]);
-    assert_eq!((status, error.contains("the file has no `[pool]`")), (1, true), "{error}");
+    assert_eq!((status, error.contains("the file has no `[pool]`")), (2, true), "{error}");
 }
 
 #[test]
@@ -222,7 +410,7 @@ rule chat, key 7, asked at 600ms: may start at 1.2s, after 600ms
     assert_eq!((&said["at"], &said["endpoints"][0]["endpoint"]), (&Value::from(9.0), &Value::from("bot-b")));
     assert_eq!(said["endpoints"].as_array().map(Vec::len), Some(1));
     let (status, _, error) = program(&[&explain[..], &["--on", "bot-x"]].concat());
-    assert_eq!((status, error.contains("there are bot-a, bot-b, bot-c")), (1, true));
+    assert_eq!((status, error.contains("there are bot-a, bot-b, bot-c")), (2, true));
 
     // Endpoints from code are those of the log.
     let code = Scratch::new("from-code.toml", "[rules]\nchat = {}\n[pool]\nconcurrency = 1\n");
@@ -250,7 +438,8 @@ rule chat, key 7, asked at 600ms: may start at 1.2s, after 600ms
 #[test]
 fn simulate_shows_a_scenario_under_one_policy_or_several() {
     let scenario = "examples/scenarios/hog-and-mice.toml";
-    let (status, printed, _) = program(&["simulate", scenario, "--policy", "request-balancer", "--policy", "fifo"]);
+    let twice = ["--policy", "request-balancer", "--policy", "fifo", "--policy", "fifo"];
+    let (status, printed, _) = program(&[&["simulate", scenario][..], &twice].concat());
     let expected = "                                  request-balancer           fifo    optimum   bound
 hog of 1,000 and 100 single calls, 30/1s
   longest wait of a single call            3.000 s   36.000 s (!)    3.000 s   exact
@@ -270,6 +459,15 @@ fn a_simulated_log_can_be_verified() {
     assert_eq!(program(&["simulate", scenario, "--csv", log.path()]).0, 0);
     let (status, printed, _) = program(&["verify", rules.path(), log.path()]);
     assert_eq!((status, printed.as_str()), (0, "1100 starts, 0 breaches\n"));
+    // Names of rules are anybody's.
+    let rules = "units = ['cost']\noverall = ['2/1s', '9/1s cost']\n[rules]\n\"b,c\" = {}\n";
+    let odd = Scratch::new("odd.toml", rules);
+    let text = "title = 'odd'\nrules_file = 'odd.toml'\n[[traffic]]\nkeys = 3\ncalls = 6\ncost = 2\nunits = { cost = 9 }\n\
+                [[show]]\nmetric = 'started'\n";
+    let scenario = Scratch::new("odd-scenario.toml", text);
+    assert_eq!(program(&["simulate", scenario.path(), "--csv", log.path()]).0, 0);
+    let (status, printed, _) = program(&["verify", odd.path(), log.path()]);
+    assert_eq!((status, printed.as_str()), (0, "6 starts, 0 breaches\n"));
 }
 
 const HISTORY: &str = "at,rule,key,end,again\n0,group,42,0.2,\n0.5,individual,7,0.6,\n1.1,group,42,1.2,9\n";
@@ -295,7 +493,7 @@ rule group, key 42, asked at 1.1s: may start at 9s, after 7.9s
     let (status, printed, _) = run(&["--rule", "broadcast", "--at", "9"]);
     assert_eq!(status, 0);
     assert!(printed.starts_with("rule broadcast, key 42, asked at 9s: may start now\n"), "{printed}");
-    let paced = "  besides, its lane leaves room for more urgent calls: starts up to 35ms apart, up to 1.05s apart of this key\n";
+    let paced = "  besides, its lane leaves room for more urgent calls: starts up to 35ms apart, up to 1.05s apart of one key\n";
     assert!(printed.ends_with(paced), "{printed}");
 
     let (status, printed, _) = run(&["--rule", "individual", "--at", "1.0", "--json"]);
@@ -304,13 +502,35 @@ rule group, key 42, asked at 1.1s: may start at 9s, after 7.9s
     assert_eq!(said["limits"][1]["limit"], "per_key");
     assert_eq!((said["limits"].as_array().map(Vec::len), said["holds"].as_array().map(Vec::len)), (Some(2), Some(0)));
 
-    let (status, _, error) = run(&["--rule", "news"]);
-    assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
+    let (status, printed, error) = run(&["--rule", "news", "--json"]);
+    assert_eq!((status, error.contains("there are individual, group, broadcast\n")), (2, true), "{error}");
+    let said: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(said["error"].as_str(), Some(error.trim_end()));
     let (status, _, error) = run(&["--rule", "group", "--units", "tokens=3"]);
-    assert_eq!((status, error.contains("no unit `tokens`")), (1, true));
+    assert_eq!(
+        (status, error.contains("no unit `tokens`") && error.ends_with(": there are none\n")),
+        (2, true),
+        "{error}"
+    );
     for wrong in [&["--rule", "group", "--at", "x"][..], &["--rule", "group", "--cost", "0"], &["--units", "a"]] {
         assert_eq!(run(wrong).0, 2, "{wrong:?}");
     }
+}
+
+#[test]
+fn explain_knows_what_a_lower_lane_leaves_free() {
+    let rules = Scratch::new("left.toml", "overall = '100/1s'\n[rules]\na = {}\nb = { priority = 2 }\n");
+    let starts: String = (0..98).map(|key| format!("0,a,{key},0\n")).collect();
+    let history = Scratch::new("left.csv", &format!("at,rule,key,end\n{starts}"));
+    let explain = |rule| program(&["explain", rules.path(), "--rule", rule, "--key", "x", "--history", history.path()]);
+    assert_eq!(explain("a").0, 0);
+    let (status, printed, _) = explain("b");
+    let expected = "\
+rule b, key x, asked at 0ns: may start at 1s, after 1s
+> `overall` 100/1s: 98 of 100 used, 2 left to more urgent calls, room at 1s
+  besides, its lane leaves room for more urgent calls: starts up to 10ms apart
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
 }
 
 #[test]
@@ -381,6 +601,60 @@ fn a_wrong_call_is_told_from_a_finding() {
     ] {
         assert_eq!(program(wrong).0, 2, "{wrong:?}");
     }
-    let (status, printed, _) = program(&["simulate", "examples/scenarios/none.toml"]);
-    assert_eq!((status, printed.contains("error[unreadable-file]")), (1, true));
+    // What a command can't do without is there, or the call is wrong.
+    let bad = Scratch::new("unusable.toml", "overall = '0/1s'\n");
+    let log = Scratch::new("no-starts.csv", "at,rule,key\n");
+    let none = "examples/rules/none.toml";
+    let scenario = "examples/scenarios/hog-and-mice.toml";
+    for (wrong, said) in [
+        (&["simulate", "examples/scenarios/none.toml"][..], "error[unreadable-file]"),
+        (&["check", TELEGRAM, none], "error[unreadable-file]"),
+        (&["verify", none, log.path()], "error[unreadable-file]"),
+        (&["verify", bad.path(), log.path()], "error[zero] overall"),
+        (&["verify", TELEGRAM, "none.csv"], "none.csv: "),
+        (&["plan", bad.path(), "--rule", "default", "--keys", "3"], "error[zero] overall"),
+        (&["explain", TELEGRAM, "--rule", "group", "--key", "1", "--history", "none.csv"], "none.csv: "),
+        (&["simulate", scenario, "--csv", "no/such/folder/log.csv"], "no/such/folder/log.csv: "),
+        (&["simulate", scenario, "--seed", "-1"], "--seed"),
+        (&["simulate", scenario, "--seed", "4294967296"], "--seed"),
+    ] {
+        let (status, printed, error) = program(wrong);
+        assert_eq!((status, printed.as_str()), (2, ""), "{wrong:?}");
+        assert!(error.contains(said), "{wrong:?}: {error}");
+    }
+    let told = json(&["verify", bad.path(), log.path(), "--json"]);
+    assert_eq!(told["findings"][0]["code"], "zero");
+}
+
+/// How the program ends where its output can't go, and what it says of it.
+fn ends(arguments: &[&str], out: impl Into<Stdio>) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_request-balancer"));
+    let command = command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdout(out).stderr(Stdio::piped());
+    let output = command.spawn().and_then(Child::wait_with_output).expect("a program that runs");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+fn where_nobody_reads_on_it_ends_quietly() {
+    let explain = ["explain", TELEGRAM, "--rule", "group", "--key", "1"];
+    for (arguments, status) in [
+        (&["check", TELEGRAM][..], 0),
+        (&explain[..], 0),
+        (&["explain", TELEGRAM, "--rule", "x", "--key", "1", "--json"][..], 2),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (ended, said) = ends(arguments, writer);
+        assert_eq!(ended, Some(status), "{arguments:?}");
+        assert!(!said.contains("pipe") && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a disk that is full");
+    let (status, said) = ends(&["check", TELEGRAM], full);
+    assert_eq!(status, Some(2));
+    assert!(said.starts_with("standard output: No space left on device"), "{said}");
 }

@@ -66,6 +66,24 @@ fn the_engine_starts_a_saturated_queue_when_the_log_says_so() {
 }
 
 #[test]
+fn a_lower_lane_leaves_some_of_a_large_window_free() {
+    let lanes = "[rules]\na = {}\nb = { priority = 2 }\n[lanes.2]\npace = '1ms'";
+    for head in ["overall = '100/1s'", "per_key = '60/1s'\nmargin = '5ms'", "overall = ['49/1s', '500/10s']"] {
+        let head = format!("{head}\n{lanes}");
+        foretold(&head.replace('\n', "\\n"), "rule = 'b'\ncalls = 250");
+        // Nobody is shut out by what he leaves to others.
+        foretold(&head.replace('\n', "\\n"), "rule = 'b'\ncalls = 60\ncost = [1, 49]");
+        foretold(&head.replace('\n', "\\n"), "rule = 'a'\ncalls = 250");
+    }
+    let rules = rules(&format!("overall = '100/1s'\nper_key = '98/1s smooth'\n{lanes}"));
+    let log = [Start::new(ms(0), "a", 1).cost(98).end(ms(0))];
+    let said_to = |rule| said(&explain_log(&rules, &log, &Start::new(ms(0), rule, 2)));
+    assert_eq!(said_to("a")[0], "`overall` 100/1s: 98 of 100 used, room now");
+    assert_eq!(said_to("b")[0], "`overall` 100/1s: 98 of 100 used, 2 left to more urgent calls, room at 1s");
+    assert_eq!(said_to("b")[1], "`per_key` 98/1s smooth, key 2: 0 of 98 used, room now");
+}
+
+#[test]
 fn each_limit_says_what_it_counts_and_when_it_has_room() {
     let rules = rules(
         "units = ['tokens']\noverall = ['500/min', '900/60s tokens']\nconcurrency = 2\nper_key = '2/1s burst 3'\n[rules]\na = {}\nb = '4/1s smooth'",

@@ -213,6 +213,27 @@ mod tests {
     }
 
     #[test]
+    fn a_margin_stretches_what_counts_from_the_response_too() {
+        let rules = "per_key = '1/1s'\nmargin = '50ms'\ncount_from = 'response'";
+        assert_eq!(found(rules, &starts([(0, 500), (1_550, 1_600)])), [] as [&str; 0]);
+        assert_eq!(
+            found(rules, &starts([(0, 500), (1_549, 1_600)])),
+            ["`per_key` 1/1s, key 1: 2 in the 1.05s up to 1.549s, 1 allowed"]
+        );
+        let own = "per_key = { count = 1, per = '1s', count_from = 'response', margin = '0s' }\nmargin = '50ms'";
+        assert_eq!(found(own, &starts([(0, 500), (1_500, 1_600)])), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_key_that_is_written_otherwise_is_known_to_the_rules_by_its_name() {
+        let rules = "[rules]\ndefault = '2/1s'\n[keys.5]\ndefault = '1/1s'";
+        let log = starts([(0, 0), (0, 0)]).map(|start| Start { key: "\"5\"".to_owned(), ..start });
+        assert_eq!(found(rules, &log), [] as [&str; 0]);
+        let named = log.map(|start| start.known_as("5"));
+        assert_eq!(found(rules, &named), ["`keys.5.default` 1/1s, key \"5\": 2 in the 1s up to 0ns, 1 allowed"]);
+    }
+
+    #[test]
     fn costs_count_in_windows_and_attempts_in_caps() {
         let log = starts([(0, 10), (0, 10)]).map(|start| start.cost(2));
         assert_eq!(found("overall = '4/1s'\nconcurrency = 2", &log), [] as [&str; 0]);

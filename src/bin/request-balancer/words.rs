@@ -129,7 +129,8 @@ pub(crate) fn of_quota(quota: &Quota) -> String {
     };
     let margin = quota.own_margin().map_or_else(String::new, |margin| format!(", with a margin of {margin:?}"));
     let from = match quota.own_count_from() {
-        None | Some(CountFrom::Start) => String::new(),
+        None => String::new(),
+        Some(CountFrom::Start) => ", from the start of an attempt".to_owned(),
         Some(CountFrom::Response) => ", until a period after the end of an attempt".to_owned(),
     };
     said + &margin + &from
