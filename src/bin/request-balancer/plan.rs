@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use request_balancer::sim::{Measure, Policy, Scenario, Value};
-use request_balancer::{EndpointRules, Nanos, Rules};
+use request_balancer::{EndpointRules, Findings, Nanos, Rules};
 use serde_json::{Value as Json, json};
 
 use crate::answer::{Answer, Outcome, Wrong};
@@ -97,15 +97,21 @@ impl Broadcast<'_> {
             let _ = write!(text, "[[show]]\nmetric = 'wait'\nstat = 'p{tenth}0'\nof = 'broadcast'\n");
         }
         text.push_str("[[show]]\nmetric = 'last-start'\nof = 'broadcast'\n");
-        let measures = measured(rules, &text)?;
+        let scenario = scenario(rules, &text)?;
+        let measures = scenario.run(Policy::Balancer);
         let value = |position: usize| measures.get(position).and_then(|measure| measure.measured);
         let started = value(0).map_or(0, Value::number);
-        let last = value(10);
-        // Who never starts waits until the end of the run, behind all others.
-        let is_out = |tenth: u64| (u64::from(self.keys) * tenth).div_ceil(10) <= started;
-        let tenths = (1..=9).map(|tenth| value(tenth as usize).filter(|_| is_out(tenth)));
-        let tenths = tenths.chain([last.filter(|_| is_out(10))]).collect();
-        Ok(Alone { started, tenths, last: last.filter(|_| started > 0) })
+        let last = value(10).filter(|_| started > 0);
+        let tenths = if started == u64::from(self.keys) {
+            (1..=10).map(value).collect()
+        } else {
+            // What is said of waits is not about those who never start.
+            let record = scenario.record(Policy::Balancer);
+            let rank = |tenth: u64| (u64::from(self.keys) * tenth).div_ceil(10) - 1;
+            let started = |tenth| record.starts().get(usize::try_from(rank(tenth)).ok()?);
+            (1..=10).map(|tenth| started(tenth).map(|one| Value::Time(one.start.at.into()))).collect()
+        };
+        Ok(Alone { started, tenths, last })
     }
 
     /// The broadcast as the traffic of a scenario.
@@ -166,9 +172,12 @@ fn one_more(rules: &Rules) -> Result<Rules, String> {
 }
 
 pub(crate) fn measured(rules: &Rules, rest: &str) -> Result<Vec<Measure>, String> {
+    Ok(scenario(rules, rest)?.run(Policy::Balancer))
+}
+
+fn scenario(rules: &Rules, rest: &str) -> Result<Scenario, String> {
     let text = format!("title = 'plan'\nrules = {}\n{rest}", text_of(&rules.to_string()));
-    let scenario = text.parse::<Scenario>().map_err(|findings| findings.to_string())?;
-    Ok(scenario.run(Policy::Balancer))
+    text.parse().map_err(|findings: Findings| findings.to_string())
 }
 
 fn as_json(broadcast: &Broadcast<'_>, rules: &Rules, alone: &Alone, more: Option<&Alone>, waits: &[Waits<'_>]) -> Json {
