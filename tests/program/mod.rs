@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Exit status, standard output, standard error.
-pub fn program(arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn program(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_request-balancer"));
     let output = command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("a program that runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
@@ -14,22 +14,22 @@ pub fn program(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// What it prints for programs.
-pub fn json(arguments: &[&str]) -> Value {
+pub(crate) fn json(arguments: &[&str]) -> Value {
     let (_, printed, _) = program(arguments);
     serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}:\n{printed}"))
 }
 
 /// A file that is there for one test.
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, text: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&path, text).expect("a folder to write to");
         Self(path)
     }
 
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().expect("a path of text")
     }
 }

@@ -66,6 +66,7 @@ fn column_of(unit: &str) -> String {
 }
 
 fn parse(text: &str, units: &[&str]) -> Result<Log, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
     let mut lines = reader.records().filter(|line| line.as_ref().map_or(true, |line| !is_blank(line)));
     let Some(head) = lines.next() else { return Err(expected("no first line", units)) };
@@ -87,9 +88,11 @@ fn parse(text: &str, units: &[&str]) -> Result<Log, String> {
     let mut starts = Vec::new();
     for line in lines {
         let line = line.map_err(|error| error.to_string())?;
-        let number = line.position().map_or(0, csv::Position::line);
         let fields: Vec<&str> = line.iter().collect();
-        let wrong = |what: &str| format!("line {number}: found `{}`; allowed: {what}", fields.join(","));
+        let wrong = |what: &str| {
+            let number = number_of(&line, text);
+            format!("line {number}: found `{}`; allowed: {what}", fields.join(","))
+        };
         if fields.len() != names.len() {
             return Err(wrong(&format!("{} fields, as the first line says", names.len())));
         }
@@ -123,6 +126,14 @@ fn parse(text: &str, units: &[&str]) -> Result<Log, String> {
     let without = units.iter().zip(&columns).filter(|(_, name)| column(name).is_none());
     let without_units = without.map(|(unit, _)| (*unit).to_owned()).collect();
     Ok(Log { starts, without_units, without_endpoints: column(ENDPOINT).is_none() })
+}
+
+/// In which line of the text it begins, behind the empty ones before it.
+fn number_of(line: &StringRecord, text: &str) -> usize {
+    let begin = line.position().and_then(|position| usize::try_from(position.byte()).ok()).unwrap_or_default();
+    let rest = text.get(begin..).unwrap_or_default();
+    let empty = rest.len() - rest.trim_start_matches(['\r', '\n']).len();
+    1 + text.bytes().take(begin + empty).filter(|&byte| byte == b'\n').count()
 }
 
 fn is_blank(line: &StringRecord) -> bool {

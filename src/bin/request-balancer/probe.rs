@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::plan::{Alone, Broadcast, measured, text_of};
 
 /// Fewer single calls in one run say little.
-const FEW: u64 = 40;
+const FEW: u64 = 20;
 /// So many do.
 const MANY: u64 = 10_000;
 /// So many calls are made in all where a run has room for few of those that are asked about.

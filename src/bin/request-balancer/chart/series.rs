@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn more_lanes_than_colours_share_the_last_one() {
-        let rules: String =
-            (1..=20).map(|lane| format!("r{lane} = {{ priority = {lane} }}\\n")).collect::<Vec<_>>().concat();
+        let rules: String = (1..=20).map(|lane| format!("r{lane} = {{ priority = {lane} }}\\n")).collect();
+        let shares: String = (1..=20).map(|lane| format!("[lanes.{lane}]\\nshare = 0\\n")).collect();
         let traffic: String = (1..=20).map(|lane| format!("[[traffic]]\nrule = 'r{lane}'\ncalls = 2\n")).collect();
-        let record = record(&format!("[rules]\\n{rules}"), &traffic);
+        let record = record(&format!("[rules]\\n{rules}{shares}"), &traffic);
         for lines in [starts(&record), waits(&record)] {
             let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
             let expected = ["lane 1: r1", "lane 2: r2", "lane 3: r3", "lane 4: r4", "lane 5: r5"];
