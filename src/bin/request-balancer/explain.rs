@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Outcome, Wrong};
 use crate::check::load;
-use crate::{lanes, log};
+use crate::lanes::Paces;
+use crate::log;
 
 /// The start that is asked about.
 pub(crate) struct Asked<'a> {
@@ -71,10 +72,7 @@ fn in_words(rules: &Rules, next: &Start, outlook: &Outlook, paused: bool) -> Vec
         lines.extend(of.holds.iter().map(|hold| format!("    {hold}")));
         lines.extend(of.limits.iter().map(|limit| format!("    {limit}")));
     }
-    let (of_all, of_key) = lanes::paces(rules, rule);
-    if let Some(said) = lanes::apart(of_all, of_key) {
-        lines.push(format!("  besides, its lane {said}"));
-    }
+    lines.extend(Paces::of(rules, rule).in_words().map(|said| format!("  besides, its lane {said}")));
     lines
 }
 

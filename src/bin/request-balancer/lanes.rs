@@ -28,10 +28,10 @@ fn lower(rules: &Rules, lane: &CheckedLane) -> Vec<String> {
     }];
     let names: Vec<&str> =
         rules.iter().filter(|rule| rule.priority() == lane.priority()).map(|rule| rule.name()).collect();
-    let longest = |pace: fn((Option<Duration>, Option<Duration>)) -> Option<Duration>| {
-        names.iter().filter_map(|rule| pace(paces(rules, rule))).max()
-    };
-    said.extend(apart(longest(|(of_all, _)| of_all), longest(|(_, of_key)| of_key)));
+    let paces: Vec<Paces> = names.iter().map(|rule| Paces::of(rules, rule)).collect();
+    let all = paces.iter().filter_map(|paces| paces.all).max();
+    let key = paces.iter().filter_map(|paces| paces.key).max();
+    said.extend(Paces { all, key }.in_words());
     let mut left: Vec<String> = names.iter().flat_map(|rule| left_free(rules, rule)).collect();
     left.sort();
     left.dedup();
@@ -39,20 +39,30 @@ fn lower(rules: &Rules, lane: &CheckedLane) -> Vec<String> {
     said
 }
 
-/// How far apart starts of a lower lane are, so that more urgent ones find room.
-pub(crate) fn apart(of_all: Option<Duration>, of_key: Option<Duration>) -> Option<String> {
-    let of_all = of_all.map(|pace| format!("up to {pace:?} apart"));
-    let said: Vec<String> =
-        of_all.into_iter().chain(of_key.map(|pace| format!("up to {pace:?} apart of one key"))).collect();
-    (!said.is_empty()).then(|| format!("leaves room for more urgent calls: starts {}", said.join(", ")))
+/// How far apart starts of a lower lane are where nothing but its pace makes them wait.
+pub(crate) struct Paces {
+    /// All of them.
+    all: Option<Duration>,
+    /// Those of one key.
+    key: Option<Duration>,
 }
 
-/// How far apart starts of a lower lane are where nothing but its pace makes them wait: all of them, and those of a key.
-pub(crate) fn paces(rules: &Rules, rule: &str) -> (Option<Duration>, Option<Duration>) {
-    let plan = rules.plan();
-    let longest = |paces: &[PaceRef]| paces.iter().map(|pace| pace.interval).max().map(Duration::from);
-    let rule = plan.rules.iter().find(|known| *known.name == *rule);
-    rule.map_or((None, None), |rule| (longest(&rule.shared_pace), longest(&rule.key_pace)))
+impl Paces {
+    pub(crate) fn of(rules: &Rules, rule: &str) -> Self {
+        let plan = rules.plan();
+        let longest = |paces: &[PaceRef]| paces.iter().map(|pace| pace.interval).max().map(Duration::from);
+        let rule = plan.rules.iter().find(|known| *known.name == *rule);
+        let [all, key] = rule.map_or([None; 2], |rule| [longest(&rule.shared_pace), longest(&rule.key_pace)]);
+        Self { all, key }
+    }
+
+    /// `None`: it is not paced.
+    pub(crate) fn in_words(&self) -> Option<String> {
+        let all = self.all.map(|pace| format!("up to {pace:?} apart"));
+        let key = self.key.map(|pace| format!("up to {pace:?} apart of one key"));
+        let said: Vec<String> = all.into_iter().chain(key).collect();
+        (!said.is_empty()).then(|| format!("leaves room for more urgent calls: starts {}", said.join(", ")))
+    }
 }
 
 /// What starts of a rule leave free of each limit.

@@ -1,6 +1,6 @@
 //! What calls of a more urgent rule wait while a broadcast goes out.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use request_balancer::engine::LimitKind;
 use request_balancer::sim::Value;
@@ -123,7 +123,8 @@ impl Calls {
             broadcast.traffic(rules)
         );
         for stat in ["mean", "p99", "max"] {
-            text.push_str(&format!("[[show]]\nmetric = 'wait'\nstat = '{stat}'\nof = 'urgent'\n"));
+            // It writes into a string.
+            let _ = write!(text, "[[show]]\nmetric = 'wait'\nstat = '{stat}'\nof = 'urgent'\n");
         }
         let measures = measured(rules, &text)?;
         let value =
