@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use request_balancer::engine::PaceRef;
+use request_balancer::engine::{Charge, PaceRef};
 use request_balancer::{CheckedLane, Rules, Start, explain_log};
 
 /// A line for each lane, where there are several or one has a name.
@@ -50,7 +50,11 @@ pub(crate) struct Paces {
 impl Paces {
     pub(crate) fn of(rules: &Rules, rule: &str) -> Self {
         let plan = rules.plan();
-        let longest = |paces: &[PaceRef]| paces.iter().map(|pace| pace.interval).max().map(Duration::from);
+        let longest = |paces: &[PaceRef]| {
+            // What a start takes of other units differs from call to call.
+            let of_starts = paces.iter().filter(|pace| pace.charge == Charge::Requests);
+            of_starts.map(|pace| pace.interval).max().map(Duration::from)
+        };
         let rule = plan.rules.iter().find(|known| *known.name == *rule);
         let [all, key] = rule.map_or([None; 2], |rule| [longest(&rule.shared_pace), longest(&rule.key_pace)]);
         Self { all, key }
