@@ -2,45 +2,14 @@
 
 #![cfg(feature = "cli")]
 
+mod program;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// Exit status, standard output, standard error.
-fn program(arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_request-balancer"));
-    let output = command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("a program that runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code().expect("an exit status"), text(output.stdout), text(output.stderr))
-}
-
-fn json(arguments: &[&str]) -> Value {
-    let (_, printed, _) = program(arguments);
-    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}:\n{printed}"))
-}
-
-/// A file that is there for one test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, text: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::write(&path, text).expect("a folder to write to");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path of text")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Whoever finds it overwrites it.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use self::program::{Scratch, json, program};
 
 const TELEGRAM: &str = "examples/rules/telegram.toml";
 
@@ -55,8 +24,84 @@ examples/rules/telegram.toml:
   rule individual: priority 1
   rule group: priority 1; each key at most 20 in any 60s
   rule broadcast: priority 2
+  lane 2: 1 of 20 starts at least, while it has work; leaves room for more urgent calls: starts up to 35ms apart, \
+up to 1.05s apart of one key
 ";
     assert_eq!((status, printed.as_str()), (0, expected));
+}
+
+#[test]
+fn check_leaves_nothing_out() {
+    let rules = "\
+units = ['tokens']
+fair_by = 'tokens'
+overall = ['100/1s', '90000/60s tokens']
+count_from = 'response'
+ban_guard = '9500/600s'
+queue = 10_000
+default_rule = 'page'
+attempt_timeout = '30s'
+[retry]
+attempts = 5
+budget = 0.1
+[rules.page]
+per_key = { count = 3, per = '1s', margin = '50ms', count_from = 'start' }
+queue = 100
+overflow = 'drop-oldest'
+attempt_timeout = '2m'
+retry = 'none'
+[rules.news]
+priority = 2
+attempt_timeout = false
+retry = { hold = 'overall', order = 'server', ceiling = '1h' }
+[rules.backup]
+priority = 3
+[lanes.1]
+name = 'people'
+[lanes.2]
+name = 'bulk'
+share = '1/10'
+[lanes.3]
+share = 0
+pace = false
+";
+    let file = Scratch::new("everything.toml", rules);
+    let (status, printed, _) = program(&["check", file.path()]);
+    let (_, read) = printed.split_once(":\n").expect("a file's name");
+    let expected = "  all calls together: at most 100 in any 1s
+  all calls together: at most 90000 tokens in any 60s
+  windows count an attempt until a period after its end
+  keys get equal turns in tokens
+  nothing starts while 9500 attempts of the last 600s were invalid
+  at most 10000 calls wait in all
+  calls under other names are under page
+  an attempt runs for 30s at most
+  after a failure: up to 5 starts, 1s between them, doubling up to 30s, 50 % of it at random; sent away by the server up \
+to 20 times, for 1s to 300s each, 900s in sum, 5s where it names no time; the longer of its wait and the own delay counts; \
+meanwhile the endpoint, or without a pool the key waits
+  retries of everybody are at most 0.1 of all starts
+  rule page: priority 1; each key at most 3 in any 1s, with a margin of 50ms, from the start of an attempt; at most 100 of a key wait, one more takes the \
+place of the oldest; an attempt runs for 120s at most; after a failure: it is final; sent away by the server up to 20 times, \
+for 1s to 300s each, 900s in sum, 5s where it names no time; the longer of its wait and the own delay counts; meanwhile the \
+endpoint, or without a pool the key waits
+  rule news: priority 2; an attempt runs for any time; after a failure: up to 5 starts, 1s between them, doubling up to 30s, \
+50 % of it at random; sent away by the server up to 20 times, for 1s to 3600s each, 900s in sum, 5s where it names no time; \
+its wait counts, whatever the own delay; meanwhile everything waits
+  rule backup: priority 3
+  lane 1, people: the most urgent one
+  lane 2, bulk: 1 of 10 starts at least, while it has work; leaves room for more urgent calls: starts up to 10ms apart; \
+leaves 1800 of `overall` 90000/60s tokens free for them; leaves 2 of `overall` 100/1s free for them
+  lane 3: starts only what no more urgent lane can
+";
+    assert_eq!((status, read), (0, expected), "{printed}");
+}
+
+#[test]
+fn the_rules_of_the_readme_are_read_by_the_program_it_builds() {
+    let file = Scratch::new("day.toml", "overall = '100/day Europe/Berlin'\n");
+    let (status, printed, _) = program(&["check", file.path()]);
+    assert_eq!(status, 0, "{printed}");
+    assert!(printed.contains("at most 100 a day, midnight to midnight in Europe/Berlin"), "{printed}");
 }
 
 #[test]
@@ -81,7 +126,7 @@ fn check_shows_every_finding_where_it_is() {
     let codes: Vec<_> = checked[0]["findings"].as_array().expect("a list").iter().map(|found| &found["code"]).collect();
     assert_eq!(codes, ["zero", "unknown-field"]);
     assert_eq!((&checked[0]["loads"], &checked[1]["loads"]), (&Value::from(false), &Value::from(true)));
-    assert_eq!(checked[1]["reading"].as_array().map(Vec::len), Some(6));
+    assert_eq!(checked[1]["reading"].as_array().map(Vec::len), Some(7));
 }
 
 #[test]
@@ -91,14 +136,52 @@ fn verify_finds_what_a_log_breaks() {
     let expected = "`per_key` 1/1s, key 1: 2 in the 1.05s up to 500ms, 1 allowed\n3 starts, 1 breach\n";
     assert_eq!((status, printed.as_str()), (1, expected));
     let verified = json(&["verify", TELEGRAM, log.path(), "--json"]);
-    assert_eq!((&verified["starts"], verified["breaches"].as_array().map(Vec::len)), (&Value::from(3), Some(1)));
+    let expected = serde_json::json!({
+        "starts": 3,
+        "breaches": [{
+            "kind": "too-many", "limit": "per_key", "quota": "1/1s", "key": "1", "at": 0.5, "within": 1.05, "count": 2,
+            "allowed": 1, "text": "`per_key` 1/1s, key 1: 2 in the 1.05s up to 500ms, 1 allowed",
+        }],
+        "not_checked": [],
+    });
+    assert_eq!(verified, expected);
 
     let sound = Scratch::new("sound.csv", "at,rule,key,end\n0,individual,1,0\n1.05,individual,1,1.05\n");
     assert_eq!(program(&["verify", TELEGRAM, sound.path()]).0, 0);
     let broken = Scratch::new("broken.csv", "at,rule,key\n0,individual\n");
     let (status, _, error) = program(&["verify", TELEGRAM, broken.path()]);
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
     assert!(error.contains("line 2: found `0,individual`; allowed: 3 fields"), "{error}");
+}
+
+#[test]
+fn verify_says_what_the_log_has_no_column_for() {
+    let rules = Scratch::new(
+        "tokens-and-bots.toml",
+        "units = ['cost']\noverall = ['9/1s', '9/1s cost']\n[pool]\nendpoints = ['a']\nconcurrency = 1\n",
+    );
+    let log = Scratch::new("silent.csv", "at,rule,key,cost,end\n0,default,1,5,1\n0,default,2,5,1\n");
+    let (status, printed, _) = program(&["verify", rules.path(), log.path()]);
+    let expected = "`overall` 9/1s: 10 in the 1s up to 0ns, 9 allowed
+not checked: limits of cost: the log has no column for them
+not checked: limits of endpoints: the log has no column `endpoint`
+2 starts, 1 breach
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let told = Scratch::new("told.csv", "at,rule,key,end,units.cost,endpoint\n0,default,1,1,5,a\n0,default,2,1,5,a\n");
+    let (status, printed, _) = program(&["verify", rules.path(), told.path()]);
+    let expected = "`overall` 9/1s cost: 10 in the 1s up to 0ns, 9 allowed
+`pool.endpoints.a.concurrency` 1: 2 at once at 0ns, 1 allowed
+2 starts, 2 breaches
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let verified = json(&["verify", rules.path(), log.path(), "--json"]);
+    assert_eq!(verified["not_checked"].as_array().map(Vec::len), Some(2));
+    // What makes a start wait is known no better.
+    let explain =
+        ["explain", rules.path(), "--rule", "default", "--key", "3", "--units", "cost=5", "--history", log.path()];
+    let (_, printed, _) = program(&explain);
+    assert!(printed.contains("\n  not known: limits of cost: the log has no column for them\n"), "{printed}");
 }
 
 #[test]
@@ -112,15 +195,147 @@ fn plan_tells_how_long_a_broadcast_takes() {
 
     let planned = json(&["plan", TELEGRAM, "--rule", "broadcast", "--keys", "300", "--json"]);
     assert_eq!(planned["tenths"].as_array().map(Vec::len), Some(10));
-    assert_eq!(planned["tenths"][9], 10.465);
-    let (status, _, error) = program(&["plan", TELEGRAM, "--rule", "news", "--keys", "3"]);
-    assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
+    assert_eq!((&planned["tenths"][9], &planned["started"]), (&Value::from(10.465), &Value::from(300)));
+    let (status, _, error) = program(&["plan", TELEGRAM, "--rule", "broadcst", "--keys", "3"]);
+    let expected = "there are individual, group, broadcast; did you mean `broadcast`?";
+    assert_eq!((status, error.contains(expected)), (2, true), "{error}");
+}
+
+/// Three bots, of each a call a second for everybody and one at a time.
+const BOTS: &str = "\
+overall = '30/1s'
+[rules]
+chat = {}
+news = { priority = 2 }
+[pool]
+endpoints = ['bot-a', 'bot-b', 'bot-c']
+overall = '2/1s'
+concurrency = 1
+";
+
+#[test]
+fn check_says_what_endpoints_may_do_each_and_together() {
+    let file = Scratch::new("bots.toml", BOTS);
+    let (status, printed, _) = program(&["check", file.path()]);
+    let expected = "  pool: 3 endpoints, bot-a, bot-b, bot-c; the least loaded one is used
+  each endpoint: at most 2 in any 1s; at most 1 at a time
+  all endpoints together: at most 6 in any 1s; at most 3 at a time
+";
+    assert_eq!(status, 0, "{printed}");
+    assert!(printed.ends_with(expected), "{printed}");
+    let own = Scratch::new("own.toml", "[pool]\nsticky = true\n[pool.endpoints]\na = { overall = '5/1s' }\nb = {}\n");
+    let (_, printed, _) = program(&["check", own.path()]);
+    let expected = "  pool: 2 endpoints, a, b; the least loaded one is used; a key stays with one while that is healthy
+  endpoint a: at most 5 in any 1s
+";
+    assert!(printed.ends_with(expected), "{printed}");
+    // More of them than all calls may use.
+    let wide = Scratch::new("wide.toml", &BOTS.replace("'30/1s'", "'5/1s'"));
+    let (status, printed, _) = program(&["check", wide.path()]);
+    assert_eq!(status, 1);
+    assert!(printed.contains("`2/1s` on each of 3 endpoints, a rate above that of `overall`"), "{printed}");
+}
+
+#[test]
+fn plan_tells_what_another_endpoint_adds() {
+    let file = Scratch::new("planned.toml", BOTS);
+    let plan = |more: &[&str]| program(&[&["plan", file.path(), "--rule", "chat", "--keys", "60"][..], more].concat());
+    let (status, printed, _) = plan(&[]);
+    assert_eq!(status, 0);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 9.000 s over 3 endpoints\n"),
+        "{printed}"
+    );
+    assert!(printed.ends_with("with one endpoint more they are out after 7.000 s\n"), "{printed}");
+    let (_, printed, _) = plan(&["--endpoints", "30"]);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 1.000 s over 30 endpoints\n"),
+        "{printed}"
+    );
+    // One at a time for 900 ms each is less than two in a second: the last of 20 rounds.
+    let (_, printed, _) = plan(&["--takes", "900ms"]);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 17.100 s over 3 endpoints\n"),
+        "{printed}"
+    );
+    let planned = json(&["plan", file.path(), "--rule", "chat", "--keys", "60", "--endpoints", "1", "--json"]);
+    assert_eq!((&planned["endpoints"], &planned["one_more_endpoint"]), (&Value::from(1), &Value::from(14.0)));
+
+    let code = Scratch::new("code.toml", "[pool]\noverall = '2/1s'\n");
+    let plan =
+        |file: &str, more: &[&str]| program(&[&["plan", file, "--rule", "default", "--keys", "60"][..], more].concat());
+    let (status, _, error) = plan(code.path(), &[]);
+    assert_eq!((status, error.contains("say with `--endpoints` how many")), (2, true), "{error}");
+    assert!(plan(code.path(), &["--endpoints", "2"]).1.contains("are out after 14.000 s over 2 endpoints\n"));
+    let none = Scratch::new("none.toml", "overall = '2/1s'\n");
+    let (status, _, error) = plan(none.path(), &["--endpoints", "2"]);
+    assert_eq!((status, error.contains("the file has no `[pool]`")), (2, true), "{error}");
+}
+
+#[test]
+fn logs_tell_which_endpoint_was_used() {
+    let file = Scratch::new("used.toml", BOTS);
+    let log = "at,rule,key,endpoint,end,again\n0,chat,1,bot-a,0.1,\n0.2,chat,2,bot-a,0.3,\n0.4,chat,3,bot-a,0.5,\n\
+               0.4,chat,4,bot-b,0.5,9\n0.4,chat,5,bot-c,,\n";
+    let history = Scratch::new("used.csv", log);
+    let (status, printed, _) = program(&["verify", file.path(), history.path()]);
+    let breach = "`pool.endpoints.bot-a.overall` 2/1s: 3 in the 1s up to 400ms, 2 allowed\n5 starts, 1 breach\n";
+    assert_eq!((status, printed.as_str()), (1, breach));
+    let unknown = Scratch::new("unknown.csv", "at,rule,key,endpoint\n1,chat,1,bot-d\n");
+    let (_, printed, _) = program(&["verify", file.path(), unknown.path()]);
+    assert!(printed.starts_with("no endpoint `bot-d`: nothing is known of"), "{printed}");
+
+    let explain = ["explain", file.path(), "--rule", "chat", "--key", "7", "--history", history.path(), "--at", "0.6"];
+    let (status, printed, _) = program(&explain);
+    let expected = "\
+rule chat, key 7, asked at 600ms: may start at 1.2s, after 600ms
+  `overall` 30/1s: 5 of 30 used, room now
+> endpoint bot-a: room at 1.2s
+    `pool.endpoints.bot-a.overall` 2/1s: 3 of 2 used, room at 1.2s
+    `pool.endpoints.bot-a.concurrency` 1: 0 of 1 used, room now
+  endpoint bot-b: room at 9s
+    the endpoint held until 9s: started at 400ms and was refused
+    `pool.endpoints.bot-b.overall` 2/1s: 1 of 2 used, room now
+    `pool.endpoints.bot-b.concurrency` 1: 0 of 1 used, room now
+  endpoint bot-c: room when a running attempt ends
+    `pool.endpoints.bot-c.overall` 2/1s: 1 of 2 used, room now
+    `pool.endpoints.bot-c.concurrency` 1: 1 of 1 used, room when a running attempt ends
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let said = json(&[&explain[..], &["--on", "bot-b", "--json"]].concat());
+    assert_eq!((&said["at"], &said["endpoints"][0]["endpoint"]), (&Value::from(9.0), &Value::from("bot-b")));
+    assert_eq!(said["endpoints"].as_array().map(Vec::len), Some(1));
+    let (status, _, error) = program(&[&explain[..], &["--on", "bot-x"]].concat());
+    assert_eq!((status, error.contains("there are bot-a, bot-b, bot-c")), (2, true));
+
+    // Endpoints from code are those of the log.
+    let code = Scratch::new("from-code.toml", "[rules]\nchat = {}\n[pool]\nconcurrency = 1\n");
+    let overlap = Scratch::new("overlap.csv", "at,rule,key,endpoint,end\n0,chat,1,x,2\n1,chat,2,x,2\n1,chat,3,y,2\n");
+    let (_, printed, _) = program(&["verify", code.path(), overlap.path()]);
+    assert!(
+        printed.starts_with("`pool.endpoints.x.concurrency` 1: 2 at once at 1s, 1 allowed\n3 starts, 1"),
+        "{printed}"
+    );
+
+    // What is simulated reads the same.
+    let simulated = Scratch::new("simulated.csv", "");
+    assert_eq!(program(&["simulate", "examples/scenarios/six-tokens.toml", "--csv", simulated.path()]).0, 0);
+    let tokens = ["a", "b", "c", "d", "e", "f"].map(|name| format!("'bot-{name}'")).join(", ");
+    let rules = Scratch::new("tokens.toml", &format!("[pool]\nconcurrency = 1\nendpoints = [{tokens}]\n"));
+    let (status, printed, _) = program(&["verify", rules.path(), simulated.path()]);
+    assert_eq!((status, printed.as_str()), (0, "240 starts, 0 breaches\n"));
+    let text = std::fs::read_to_string(simulated.path()).expect("a log");
+    assert!(
+        text.starts_with("at,rule,key,cost,end,again,endpoint\n0.000000000,default,0,1,5.000000000,,bot-a\n"),
+        "{text}"
+    );
 }
 
 #[test]
 fn simulate_shows_a_scenario_under_one_policy_or_several() {
     let scenario = "examples/scenarios/hog-and-mice.toml";
-    let (status, printed, _) = program(&["simulate", scenario, "--policy", "request-balancer", "--policy", "fifo"]);
+    let twice = ["--policy", "request-balancer", "--policy", "fifo", "--policy", "fifo"];
+    let (status, printed, _) = program(&[&["simulate", scenario][..], &twice].concat());
     let expected = "                                  request-balancer           fifo    optimum   bound
 hog of 1,000 and 100 single calls, 30/1s
   longest wait of a single call            3.000 s   36.000 s (!)    3.000 s   exact
@@ -140,6 +355,15 @@ fn a_simulated_log_can_be_verified() {
     assert_eq!(program(&["simulate", scenario, "--csv", log.path()]).0, 0);
     let (status, printed, _) = program(&["verify", rules.path(), log.path()]);
     assert_eq!((status, printed.as_str()), (0, "1100 starts, 0 breaches\n"));
+    // Names of rules are anybody's.
+    let rules = "units = ['cost']\noverall = ['2/1s', '9/1s cost']\n[rules]\n\"b,c\" = {}\n";
+    let odd = Scratch::new("odd.toml", rules);
+    let text = "title = 'odd'\nrules_file = 'odd.toml'\n[[traffic]]\nkeys = 3\ncalls = 6\ncost = 2\nunits = { cost = 9 }\n\
+                [[show]]\nmetric = 'started'\n";
+    let scenario = Scratch::new("odd-scenario.toml", text);
+    assert_eq!(program(&["simulate", scenario.path(), "--csv", log.path()]).0, 0);
+    let (status, printed, _) = program(&["verify", odd.path(), log.path()]);
+    assert_eq!((status, printed.as_str()), (0, "6 starts, 0 breaches\n"));
 }
 
 const HISTORY: &str = "at,rule,key,end,again\n0,group,42,0.2,\n0.5,individual,7,0.6,\n1.1,group,42,1.2,9\n";
@@ -165,7 +389,7 @@ rule group, key 42, asked at 1.1s: may start at 9s, after 7.9s
     let (status, printed, _) = run(&["--rule", "broadcast", "--at", "9"]);
     assert_eq!(status, 0);
     assert!(printed.starts_with("rule broadcast, key 42, asked at 9s: may start now\n"), "{printed}");
-    let paced = "  besides, its lane leaves room for more urgent calls: starts up to 35ms apart, up to 1.05s apart of this key\n";
+    let paced = "  besides, its lane leaves room for more urgent calls: starts up to 35ms apart, up to 1.05s apart of one key\n";
     assert!(printed.ends_with(paced), "{printed}");
 
     let (status, printed, _) = run(&["--rule", "individual", "--at", "1.0", "--json"]);
@@ -174,13 +398,35 @@ rule group, key 42, asked at 1.1s: may start at 9s, after 7.9s
     assert_eq!(said["limits"][1]["limit"], "per_key");
     assert_eq!((said["limits"].as_array().map(Vec::len), said["holds"].as_array().map(Vec::len)), (Some(2), Some(0)));
 
-    let (status, _, error) = run(&["--rule", "news"]);
-    assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
+    let (status, printed, error) = run(&["--rule", "news", "--json"]);
+    assert_eq!((status, error.contains("there are individual, group, broadcast\n")), (2, true), "{error}");
+    let said: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(said["error"].as_str(), Some(error.trim_end()));
     let (status, _, error) = run(&["--rule", "group", "--units", "tokens=3"]);
-    assert_eq!((status, error.contains("no unit `tokens`")), (1, true));
+    assert_eq!(
+        (status, error.contains("no unit `tokens`") && error.ends_with(": there are none\n")),
+        (2, true),
+        "{error}"
+    );
     for wrong in [&["--rule", "group", "--at", "x"][..], &["--rule", "group", "--cost", "0"], &["--units", "a"]] {
         assert_eq!(run(wrong).0, 2, "{wrong:?}");
     }
+}
+
+#[test]
+fn explain_knows_what_a_lower_lane_leaves_free() {
+    let rules = Scratch::new("left.toml", "overall = '100/1s'\n[rules]\na = {}\nb = { priority = 2 }\n");
+    let starts: String = (0..98).map(|key| format!("0,a,{key},0\n")).collect();
+    let history = Scratch::new("left.csv", &format!("at,rule,key,end\n{starts}"));
+    let explain = |rule| program(&["explain", rules.path(), "--rule", rule, "--key", "x", "--history", history.path()]);
+    assert_eq!(explain("a").0, 0);
+    let (status, printed, _) = explain("b");
+    let expected = "\
+rule b, key x, asked at 0ns: may start at 1s, after 1s
+> `overall` 100/1s: 98 of 100 used, 2 left to more urgent calls, room at 1s
+  besides, its lane leaves room for more urgent calls: starts up to 10ms apart
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
 }
 
 #[test]
@@ -251,6 +497,60 @@ fn a_wrong_call_is_told_from_a_finding() {
     ] {
         assert_eq!(program(wrong).0, 2, "{wrong:?}");
     }
-    let (status, printed, _) = program(&["simulate", "examples/scenarios/none.toml"]);
-    assert_eq!((status, printed.contains("error[unreadable-file]")), (1, true));
+    // What a command can't do without is there, or the call is wrong.
+    let bad = Scratch::new("unusable.toml", "overall = '0/1s'\n");
+    let log = Scratch::new("no-starts.csv", "at,rule,key\n");
+    let none = "examples/rules/none.toml";
+    let scenario = "examples/scenarios/hog-and-mice.toml";
+    for (wrong, said) in [
+        (&["simulate", "examples/scenarios/none.toml"][..], "error[unreadable-file]"),
+        (&["check", TELEGRAM, none], "error[unreadable-file]"),
+        (&["verify", none, log.path()], "error[unreadable-file]"),
+        (&["verify", bad.path(), log.path()], "error[zero] overall"),
+        (&["verify", TELEGRAM, "none.csv"], "none.csv: "),
+        (&["plan", bad.path(), "--rule", "default", "--keys", "3"], "error[zero] overall"),
+        (&["explain", TELEGRAM, "--rule", "group", "--key", "1", "--history", "none.csv"], "none.csv: "),
+        (&["simulate", scenario, "--csv", "no/such/folder/log.csv"], "no/such/folder/log.csv: "),
+        (&["simulate", scenario, "--seed=-1"], "--seed"),
+        (&["simulate", scenario, "--seed", "4294967296"], "--seed"),
+    ] {
+        let (status, printed, error) = program(wrong);
+        assert_eq!((status, printed.as_str()), (2, ""), "{wrong:?}");
+        assert!(error.contains(said), "{wrong:?}: {error}");
+    }
+    let told = json(&["verify", bad.path(), log.path(), "--json"]);
+    assert_eq!(told["findings"][0]["code"], "zero");
+}
+
+/// How the program ends where its output can't go, and what it says of it.
+fn ends(arguments: &[&str], out: impl Into<Stdio>) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_request-balancer"));
+    let command = command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdout(out).stderr(Stdio::piped());
+    let output = command.spawn().and_then(Child::wait_with_output).expect("a program that runs");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+fn where_nobody_reads_on_it_ends_quietly() {
+    let explain = ["explain", TELEGRAM, "--rule", "group", "--key", "1"];
+    for (arguments, status) in [
+        (&["check", TELEGRAM][..], 0),
+        (&explain[..], 0),
+        (&["explain", TELEGRAM, "--rule", "x", "--key", "1", "--json"][..], 2),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (ended, said) = ends(arguments, writer);
+        assert_eq!(ended, Some(status), "{arguments:?}");
+        assert!(!said.contains("pipe") && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a disk that is full");
+    let (status, said) = ends(&["check", TELEGRAM], full);
+    assert_eq!(status, Some(2));
+    assert!(said.starts_with("standard output: No space left on device"), "{said}");
 }

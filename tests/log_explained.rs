@@ -31,6 +31,8 @@ fn foretold(head: &str, traffic: &str) {
         let last = known[started - 1].at;
         let mut asked = next.clone();
         asked.at = last;
+        // It may go anywhere.
+        asked.endpoint = None;
         let opens = match explain_log(record.rules(), known, &asked).opens() {
             Opens::Now => last,
             Opens::At(at) => at,
@@ -57,6 +59,28 @@ fn the_engine_starts_a_saturated_queue_when_the_log_says_so() {
     }
     foretold("per_key = '4/1s'\\ncount_from = 'response'", "calls = 60\ntakes = '300ms'\ncost = 2");
     foretold("key_concurrency = 1", "calls = 60\ntakes = '300ms'");
+    for pool in ["overall = '3/1s'", "overall = '3/2s smooth'\nper_key = '2/1s'", "overall = '2/1s burst 4'"] {
+        foretold(&format!("[pool]\nendpoints = ['a', 'b', 'c']\n{pool}").replace('\n', "\\n"), "calls = 60");
+    }
+    foretold("[pool]\\nendpoints = ['a', 'b']\\nconcurrency = 2", "calls = 60\ntakes = '300ms'");
+}
+
+#[test]
+fn a_lower_lane_leaves_some_of_a_large_window_free() {
+    let lanes = "[rules]\na = {}\nb = { priority = 2 }\n[lanes.2]\npace = '1ms'";
+    for head in ["overall = '100/1s'", "per_key = '60/1s'\nmargin = '5ms'", "overall = ['49/1s', '500/10s']"] {
+        let head = format!("{head}\n{lanes}");
+        foretold(&head.replace('\n', "\\n"), "rule = 'b'\ncalls = 250");
+        // Nobody is shut out by what he leaves to others.
+        foretold(&head.replace('\n', "\\n"), "rule = 'b'\ncalls = 60\ncost = [1, 49]");
+        foretold(&head.replace('\n', "\\n"), "rule = 'a'\ncalls = 250");
+    }
+    let rules = rules(&format!("overall = '100/1s'\nper_key = '98/1s smooth'\n{lanes}"));
+    let log = [Start::new(ms(0), "a", 1).cost(98).end(ms(0))];
+    let said_to = |rule| said(&explain_log(&rules, &log, &Start::new(ms(0), rule, 2)));
+    assert_eq!(said_to("a")[0], "`overall` 100/1s: 98 of 100 used, room now");
+    assert_eq!(said_to("b")[0], "`overall` 100/1s: 98 of 100 used, 2 left to more urgent calls, room at 1s");
+    assert_eq!(said_to("b")[1], "`per_key` 98/1s smooth, key 2: 0 of 98 used, room now");
 }
 
 #[test]

@@ -371,6 +371,61 @@ mod on_tokio {
         assert_eq!(recorder.starts()[3].end, Some(SECOND * 13 / 4));
     }
 
+    /// Five calls of a key, as fast as the rules let them.
+    async fn five(text: &str, key: impl Into<Key>) -> (Rules, Vec<Start>) {
+        let (rules, balancer) = rules(text);
+        let (recorder, key) = (Recorder::new(), key.into());
+        for _ in 0..5 {
+            let call = recorder.wrap(async |_| Ok::<_, Failure<&str>>(()));
+            balancer.run("read", key.clone(), call).await.expect("an answer");
+        }
+        (rules, recorder.starts())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_with_numbers_of_their_own_are_judged_by_those() {
+        let more = |key: &str| format!("[rules]\nread = '1/1s'\n[keys.{key}]\nread = '5/1s'");
+        let less = |key: &str| format!("[rules]\nread = '5/1s'\n[keys.{key}]\nread = '1/1s'");
+        let keys = [("shop-1", Key::from("shop-1")), ("7", 7.into()), ("7", "7".into()), ("'(a, 7)'", ("a", 7).into())];
+        for (name, key) in keys {
+            let (rules, starts) = five(&more(name), key.clone()).await;
+            assert_no_breach(&rules, &starts);
+            assert_eq!(starts[4].at, Duration::ZERO, "{key}: all at once");
+            let (slow, kept) = five(&less(name), key.clone()).await;
+            assert_no_breach(&slow, &kept);
+            assert_eq!(kept[4].at, SECOND * 4, "{key}: one a second");
+            // What the other numbers let through is too much for these.
+            let breach =
+                format!("`keys.{name}.read` 1/1s, key {key:?}: 5 in the 1s up to 0ns, 1 allowed").replace('\'', "");
+            let said: Vec<String> =
+                verify(&slow, &starts).iter().map(|breach| breach.to_string().replace(['\'', '"'], "")).collect();
+            assert_eq!(said, [breach.replace('"', "")]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn equal_text_of_different_keys_is_told_apart() {
+        let recorder = Recorder::new();
+        let keys = [Key::from(5), "5".into(), ("a", 5).into(), "(a, 5)".into(), ().into(), "()".into()];
+        keys.into_iter().for_each(|key| drop(recorder.record("read", key)));
+        let rules: Rules = "[rules]\nread = '1/1s'".parse().expect("rules");
+        assert_no_breach(&rules, &recorder.starts());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alias_is_recorded_as_what_it_stands_for() {
+        let (rules, balancer) = rules("[rules]\nread = '2/1s'");
+        let recorder = Recorder::new();
+        balancer.alias("old", "new").expect("no circle");
+        for key in ["old", "new", "old", "new"] {
+            let call = recorder.wrap(async |_| Ok::<_, Failure<&str>>(()));
+            balancer.run("read", key, call).await.expect("an answer");
+        }
+        let text: Vec<String> = recorder.starts().iter().map(|start| format!("{:?} {}", start.at, start.key)).collect();
+        assert_eq!(text, ["0ns \"new\"", "0ns \"new\"", "1s \"new\"", "1s \"new\""]);
+        assert_no_breach(&rules, &recorder.starts());
+    }
+
     #[cfg(feature = "calendar")]
     #[tokio::test(start_paused = true)]
     async fn a_recorder_that_is_told_the_date_knows_midnight() {

@@ -297,7 +297,11 @@ impl Rule {
         self
     }
 
-    /// Share of each of its queues inside the lane, at least 1. Default: 1.
+    /// Share of each of its queues inside the lane, at least 1: so many requests in a row where another one has one.
+    /// Default: 1.
+    ///
+    /// It means nothing where a limit of the key lets a queue start less than that in a row: under `per_key = "1/1s"` queues
+    /// of weights 1 and 8 have one request each in every round that both are ready for.
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = Some(weight.into());
         self

@@ -74,6 +74,14 @@ impl<'r> Level<'r> {
         join(&join("pool.endpoints", endpoint), field)
     }
 
+    /// Whether several lanes may draw on its limits.
+    pub(crate) const fn is_of_several(&self) -> bool {
+        match self.whose {
+            Whose::File | Whose::Named(_) => true,
+            Whose::Rule(_) | Whose::Lane(_) => false,
+        }
+    }
+
     /// Whether its limits over all keys bind a rule.
     pub(crate) fn binds_overall(&self, rule: &CheckedRule) -> bool {
         self.binds(rule, "overall")

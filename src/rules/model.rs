@@ -136,8 +136,11 @@ pub(super) struct CheckedLimit {
     pub(super) caps: CheckedCaps,
 }
 
+/// One of the lanes of checked rules: what all queues of one priority have in common.
+///
+/// [`Rules::lanes`] lists them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct CheckedLane {
+pub struct CheckedLane {
     pub(super) priority: u32,
     pub(super) name: Option<Arc<str>>,
     pub(super) caps: CheckedCaps,

@@ -87,6 +87,12 @@ impl Attempt {
         &self.key
     }
 
+    /// The key that its own one is an alias of, or that itself.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stands_for(&self) -> Key {
+        self.shared.aliases.resolve(&self.key).into_owned()
+    }
+
     /// The endpoint that the attempt is to use; `None` if there is no pool.
     #[must_use]
     pub const fn endpoint(&self) -> Option<&Endpoint> {

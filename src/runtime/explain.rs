@@ -372,7 +372,6 @@ const fn scope(target: Target) -> Scope {
     }
 }
 
-/// Where in the rules a limit stands.
 /// Where the rules say a quota.
 pub(super) fn name_of_quota(origin: &Origin) -> String {
     words(origin, ("overall", "per_key"))

@@ -53,7 +53,8 @@ impl Recorder {
     /// # }
     /// ```
     pub fn record(&self, rule: &str, key: impl Into<Key>) -> Recording {
-        let start = Start::new(self.now(), rule, Text(&key.into()));
+        let key = key.into();
+        let start = Start::new(self.now(), rule, Text(&key)).known_as(key.to_string());
         let mut log = self.lock();
         log.push(start);
         Recording { recorder: self.clone(), position: log.len() - 1 }
@@ -61,6 +62,8 @@ impl Recorder {
 
     /// Wraps the closure of a request, so that each of its attempts is written down, from the closure's call until its
     /// future ends or is dropped.
+    ///
+    /// A key that is an alias is written as the key that it stands for when the attempt starts.
     ///
     /// Written at cost 1; a request that costs something else is [recorded](Self::record) by hand.
     pub fn wrap<F, Fut>(&self, mut f: F) -> impl FnMut(Attempt) -> Recorded<Fut> + use<F, Fut>
@@ -70,7 +73,7 @@ impl Recorder {
     {
         let recorder = self.clone();
         move |attempt| {
-            let mut recording = recorder.record(&attempt.rule(), attempt.key());
+            let mut recording = recorder.record(&attempt.rule(), attempt.stands_for());
             if let Some(endpoint) = attempt.endpoint() {
                 recording = recording.on(endpoint.name());
             }

@@ -6,6 +6,9 @@ use super::log::Clock;
 use super::start::Start;
 use crate::rules::{CheckedRule, CountFrom, EndpointLimits, Level, Quota, QuotaKind, Rules, Whose};
 
+/// Of so many of a window, lower lanes leave one free.
+const LEFT_OF: u32 = 50;
+
 /// One number of the file.
 #[derive(Debug)]
 pub(super) struct Limit<'r> {
@@ -15,6 +18,8 @@ pub(super) struct Limit<'r> {
     /// What it says there.
     pub(super) quota: String,
     pub(super) allowed: u32,
+    /// A plain window: the kind of which lower lanes leave some free.
+    is_plain: bool,
     /// `None`: requests.
     pub(super) unit: Option<&'r str>,
     pub(super) counted: Counted<'r>,
@@ -69,12 +74,35 @@ impl<'r> Limit<'r> {
         match self.binds {
             Binds::All(level) => level.binds_overall(rule).then_some(None),
             Binds::Each(level, own) => {
-                let replaced = own == OwnQuotas::Replace && rules.key_quotas(&start.key, rule.name()).is_some();
+                let replaced =
+                    own == OwnQuotas::Replace && rules.key_quotas(start.name_of_key(), rule.name()).is_some();
                 (level.binds_per_key(rule) && !replaced).then_some(key)
             }
             Binds::On(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(None),
             Binds::EachOn(endpoint) => (start.endpoint.as_deref() == Some(endpoint)).then_some(key),
-            Binds::Key(only, under) => (start.key == only && under.name() == rule.name()).then_some(key),
+            Binds::Key(only, under) => (start.name_of_key() == only && under.name() == rule.name()).then_some(key),
+        }
+    }
+
+    /// What a rule leaves free of it for more urgent lanes: nothing if it is in the most urgent one of those that draw on
+    /// it, or in one without pace.
+    pub(super) fn left_free(&self, rules: &Rules, rule: &CheckedRule) -> u32 {
+        let binds = |other: &CheckedRule| match self.binds {
+            Binds::All(level) => level.is_of_several() && level.binds_overall(other),
+            Binds::Each(level, _) => level.is_of_several() && level.binds_per_key(other),
+            Binds::Key(..) | Binds::On(_) | Binds::EachOn(_) => false,
+        };
+        let is_paced = || rules.lanes().iter().any(|lane| lane.priority() == rule.priority() && lane.pace().is_some());
+        let more_urgent = || rules.iter().any(|other| other.priority() < rule.priority() && binds(other));
+        let leaves = self.is_plain && self.allowed >= LEFT_OF && is_paced() && more_urgent();
+        if leaves { self.allowed.div_ceil(LEFT_OF) } else { 0 }
+    }
+
+    /// Whether it limits starts on an endpoint.
+    pub(super) const fn is_of_endpoint(&self) -> bool {
+        match self.binds {
+            Binds::On(_) | Binds::EachOn(_) => true,
+            Binds::All(_) | Binds::Each(..) | Binds::Key(..) => false,
         }
     }
 
@@ -91,7 +119,7 @@ impl<'r> Limit<'r> {
             }
             let mut cap = |binds, field: &str, quota: String, allowed| {
                 let (path, counted) = (level.path(field), Counted::WhileRunning);
-                all.push(Limit { binds, path, quota, allowed, unit: None, counted });
+                all.push(Limit { binds, path, quota, allowed, is_plain: false, unit: None, counted });
             };
             if let Some(most) = level.concurrency() {
                 cap(Binds::All(level), "concurrency", most.to_string(), most);
@@ -135,6 +163,7 @@ fn of_endpoint<'r>(all: &mut Vec<Limit<'r>>, rules: &'r Rules, endpoint: Endpoin
             path: path(field),
             quota: most.to_string(),
             allowed: most,
+            is_plain: false,
             unit: None,
             counted: Counted::WhileRunning,
         }));
@@ -152,7 +181,9 @@ fn of_quota<'r>(
 ) {
     let mut push = |counted| {
         let (path, shown) = (path.clone(), quota.to_string());
-        all.push(Limit { binds, path, quota: shown, allowed: quota.count(), unit: quota.own_unit(), counted });
+        let (allowed, unit) = (quota.count(), quota.own_unit());
+        let is_plain = *quota.kind() == QuotaKind::Window;
+        all.push(Limit { binds, path, quota: shown, allowed, is_plain, unit, counted });
     };
     let margin = match clock {
         Clock::Own => quota.own_margin().unwrap_or_else(|| rules.margin()),

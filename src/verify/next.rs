@@ -11,6 +11,9 @@ use super::stretches::Stretch;
 use crate::engine::Scope;
 use crate::rules::Rules;
 
+/// No hold is longer.
+const LONGEST_HOLD: Duration = Duration::from_secs(3_600);
+
 /// What makes the next start wait, as far as a log of starts tells: holds after refusals, and every limit that binds it.
 ///
 /// [`explain_log`](super::explain_log) makes one.
@@ -20,6 +23,20 @@ pub struct Outlook {
     /// Holds that are on, in the order of the log.
     pub holds: Vec<LogHold>,
     /// Each limit that binds the start, from the widest to the narrowest, whether or not it has room.
+    pub limits: Vec<Headroom>,
+    /// What each endpoint says that it may use, in a pool.
+    pub endpoints: Vec<EndpointOutlook>,
+}
+
+/// What makes a start wait on one endpoint, besides what makes it wait on all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointOutlook {
+    /// Its name.
+    pub endpoint: String,
+    /// Holds of the endpoint that are on, in the order of the log.
+    pub holds: Vec<LogHold>,
+    /// Each of its limits, whether or not it has room.
     pub limits: Vec<Headroom>,
 }
 
@@ -49,6 +66,8 @@ pub struct Headroom {
     pub used: u64,
     /// What may count.
     pub allowed: u64,
+    /// What of that the rule's lane leaves free for more urgent ones, unless it is overdue.
+    pub left_free: u64,
     /// When there is room.
     pub opens: Opens,
 }
@@ -69,23 +88,50 @@ pub enum Opens {
 impl Outlook {
     pub(super) fn new(rules: &Rules, starts: &[Start], next: &Start) -> Self {
         // What starts later, nobody knows of yet.
-        let known = || starts.iter().filter(|start| start.at <= next.at);
-        let mut limits = Vec::new();
-        for limit in Limit::all(rules, Clock::Own) {
-            let Some(key) = limit.of(rules, next) else { continue };
-            let mut of_limit: Vec<&Start> = known().filter(|start| limit.of(rules, start) == Some(key)).collect();
-            of_limit.sort_by_key(|start| start.at);
-            limits.extend(Headroom::new(&limit, key, &of_limit, next));
-        }
-        Self { holds: known().filter_map(|start| LogHold::new(rules, start, next)).collect(), limits }
+        let known: Vec<&Start> = starts.iter().filter(|start| start.at <= next.at).collect();
+        let all = Limit::all(rules, Clock::Own);
+        let limits = |next: &Start, of_endpoint: bool| {
+            let of = all.iter().filter(|limit| limit.is_of_endpoint() == of_endpoint);
+            of.filter_map(|limit| {
+                let key = limit.of(rules, next)?;
+                let counts = |start: &&Start| limit.of(rules, start) == Some(key);
+                let mut of_limit: Vec<&Start> = known.iter().copied().filter(counts).collect();
+                of_limit.sort_by_key(|start| start.at);
+                Headroom::new(rules, limit, key, &of_limit, next)
+            })
+            .collect()
+        };
+        let holds = |next: &Start, of_endpoint: bool| {
+            let holds = known.iter().filter_map(|start| LogHold::new(rules, start, next));
+            holds.filter(|hold| (hold.scope == Scope::Endpoint) == of_endpoint).collect()
+        };
+        let asked = |name: &&str| next.endpoint.as_deref().is_none_or(|only| only == *name);
+        let endpoints = rules.endpoints().filter(asked).map(|name| {
+            let there = next.clone().on(name);
+            EndpointOutlook { endpoint: name.to_owned(), holds: holds(&there, true), limits: limits(&there, true) }
+        });
+        Self { holds: holds(next, false), limits: limits(next, false), endpoints: endpoints.collect() }
     }
 
-    /// When everything lets the start go.
+    /// When everything lets the start go, and in a pool an endpoint takes it.
     #[must_use]
     pub fn opens(&self) -> Opens {
-        let holds = self.holds.iter().map(|hold| Opens::At(hold.until));
-        holds.chain(self.limits.iter().map(|limit| limit.opens)).max().unwrap_or(Opens::Now)
+        let first = self.endpoints.iter().map(EndpointOutlook::opens).min();
+        opens(&self.holds, &self.limits).max(first.unwrap_or(Opens::Now))
     }
+}
+
+impl EndpointOutlook {
+    /// When everything of this endpoint lets the start go.
+    #[must_use]
+    pub fn opens(&self) -> Opens {
+        opens(&self.holds, &self.limits)
+    }
+}
+
+fn opens(holds: &[LogHold], limits: &[Headroom]) -> Opens {
+    let holds = holds.iter().map(|hold| Opens::At(hold.until));
+    holds.chain(limits.iter().map(|limit| limit.opens)).max().unwrap_or(Opens::Now)
 }
 
 impl LogHold {
@@ -94,7 +140,7 @@ impl LogHold {
         let again = start.again?;
         let policy = rules.rule(&start.rule)?.retry();
         let scope = match policy.hold {
-            Scope::Endpoint if start.endpoint.is_none() => Scope::Key,
+            Scope::Endpoint if start.endpoint.is_none() || !rules.has_pool() => Scope::Key,
             said => said,
         };
         let same_rule = start.rule == next.rule;
@@ -110,7 +156,7 @@ impl LogHold {
             Scope::Overall => true,
         };
         let told = start.end.unwrap_or(start.at);
-        let longest = told.saturating_add(rules.plan().max_hold.into());
+        let longest = told.saturating_add(LONGEST_HOLD);
         let until = again.max(told.saturating_add(policy.min_wait.into())).min(longest);
         (meant && until > next.at).then_some(Self { scope, refused: start.at, until })
     }
@@ -118,7 +164,7 @@ impl LogHold {
 
 impl Headroom {
     /// What a limit says; nothing if it counts nothing of the start. `starts` are those that it counts, in order.
-    fn new(limit: &Limit<'_>, key: Option<&str>, starts: &[&Start], next: &Start) -> Option<Self> {
+    fn new(rules: &Rules, limit: &Limit<'_>, key: Option<&str>, starts: &[&Start], next: &Start) -> Option<Self> {
         let now = next.at;
         let cost = match limit.counted {
             Counted::WhileRunning => 1,
@@ -133,11 +179,15 @@ impl Headroom {
         }
         let taken: Vec<Taken> = starts.iter().map(|start| (start.at, start.took(limit.unit))).collect();
         let allowed = u64::from(limit.allowed);
+        let mut left_free = 0;
         let (used, allowed, opens) = match limit.counted {
             Counted::FromStart(_) | Counted::FromEnd(_) | Counted::WhileRunning => {
                 let stretches = std::iter::zip(starts, &taken);
                 let stretches = stretches.filter_map(|(start, &(_, took))| Stretch::of(start, limit.counted, took));
-                let (used, opens) = in_stretches(stretches, now, cost, allowed);
+                left_free = limit.left_free(rules, rules.rule(&next.rule)?).into();
+                // Nobody is shut out for good by what he leaves to others.
+                let (used, opens) =
+                    in_stretches(stretches, now, cost, allowed, left_free.min(allowed.saturating_sub(cost)));
                 (used, allowed, opens)
             }
             Counted::Spaced(interval) => {
@@ -158,7 +208,7 @@ impl Headroom {
             }
         };
         let (path, quota) = (limit.path.clone(), limit.quota.clone());
-        Some(Self { limit: path, quota, key: key.map(str::to_owned), used, allowed, opens })
+        Some(Self { limit: path, quota, key: key.map(str::to_owned), used, allowed, left_free, opens })
     }
 }
 
@@ -166,8 +216,14 @@ const fn at_or_now(at: Duration, now: Duration) -> Opens {
     if at.as_nanos() > now.as_nanos() { Opens::At(at) } else { Opens::Now }
 }
 
-/// What counts now, and when there is room for another one.
-fn in_stretches(stretches: impl Iterator<Item = Stretch>, now: Duration, cost: u64, allowed: u64) -> (u64, Opens) {
+/// What counts now, and when there is room for another one that leaves something free.
+fn in_stretches(
+    stretches: impl Iterator<Item = Stretch>,
+    now: Duration,
+    cost: u64,
+    allowed: u64,
+    left_free: u64,
+) -> (u64, Opens) {
     let counts = |stretch: &Stretch| stretch.until.is_none_or(|until| until > now);
     let mut counting: Vec<Stretch> = stretches.filter(counts).collect();
     let used = counting.iter().map(|stretch| stretch.weight).sum();
@@ -175,7 +231,7 @@ fn in_stretches(stretches: impl Iterator<Item = Stretch>, now: Duration, cost: u
         return (used, Opens::Never);
     }
     counting.sort_by_key(|stretch| (stretch.until.is_none(), stretch.until));
-    let mut over = (used + cost).saturating_sub(allowed);
+    let mut over = (used + cost + left_free).saturating_sub(allowed);
     let mut opens = Opens::Now;
     for stretch in counting {
         if over == 0 {
@@ -214,9 +270,13 @@ impl fmt::Display for LogHold {
 
 impl fmt::Display for Headroom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { limit, quota, key, used, allowed, opens } = self;
+        let Self { limit, quota, key, used, allowed, left_free, opens } = self;
         write!(f, "`{limit}` {quota}")?;
         key.as_ref().map_or(Ok(()), |key| write!(f, ", key {key}"))?;
-        write!(f, ": {used} of {allowed} used, room {opens}")
+        write!(f, ": {used} of {allowed} used")?;
+        if *left_free > 0 {
+            write!(f, ", {left_free} left to more urgent calls")?;
+        }
+        write!(f, ", room {opens}")
     }
 }

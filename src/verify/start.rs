@@ -26,6 +26,8 @@ pub struct Start {
     pub rule: String,
     /// Its key as text: equal keys, equal text.
     pub key: String,
+    /// What `[keys]` of a rules file calls the key, where that is another text. `None`: `key`.
+    pub known_as: Option<String>,
     /// What it took from limits that count requests. Zero counts as 1.
     pub cost: u32,
     /// What it took from limits that count declared units, by name.
@@ -42,7 +44,14 @@ impl Start {
     /// A start of cost 1 whose attempt still ran when the log ended.
     pub fn new(at: Duration, rule: impl Into<String>, key: impl ToString) -> Self {
         let (key, units) = (key.to_string(), Vec::new());
-        Self { at, rule: rule.into(), key, cost: 1, units, endpoint: None, end: None, again: None }
+        Self { at, rule: rule.into(), key, known_as: None, cost: 1, units, endpoint: None, end: None, again: None }
+    }
+
+    /// What `[keys]` of a rules file calls its key. Default: the key's own text.
+    ///
+    /// For logs that tell keys apart by more than the file does, such as the text `"5"` from the number `5`.
+    pub fn known_as(self, name: impl Into<String>) -> Self {
+        Self { known_as: Some(name.into()), ..self }
     }
 
     /// What it took of limits that count requests, in the end. Default: 1; nothing if it was settled at 0.
@@ -74,6 +83,11 @@ impl Start {
     /// Only [`explain_log`](super::explain_log) looks at it.
     pub fn refused(self, again: Duration) -> Self {
         Self { again: Some(again), ..self }
+    }
+
+    /// What the rules file calls its key.
+    pub(super) fn name_of_key(&self) -> &str {
+        self.known_as.as_deref().unwrap_or(&self.key)
     }
 
     /// What it took of a unit; `None` is requests.

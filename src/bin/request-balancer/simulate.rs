@@ -6,9 +6,10 @@ use request_balancer::Start;
 use request_balancer::sim::{Measure, Policy, Record, Scenario, Value};
 use serde_json::{Value as Json, json};
 
-use crate::check::print_all;
+use crate::answer::{Answer, Outcome, Wrong};
+use crate::check::unusable;
 use crate::progress::Bar;
-use crate::{Outcome, Policies, chart, log};
+use crate::{Policies, chart, log};
 
 /// Where a run goes besides.
 pub(crate) struct Files<'a> {
@@ -16,41 +17,39 @@ pub(crate) struct Files<'a> {
     pub(crate) svg: Option<&'a Path>,
 }
 
-pub(crate) fn run(file: &Path, policies: &[Policies], seed: Option<u64>, files: &Files<'_>, json: bool) -> Outcome {
-    let scenario = match Scenario::from_file(file) {
-        Ok(scenario) => scenario,
-        Err(findings) => {
-            print_all(file, &findings, json);
-            return Outcome::Found;
-        }
-    };
+pub(crate) fn run(
+    file: &Path,
+    policies: &[Policies],
+    seed: Option<u32>,
+    files: &Files<'_>,
+    json: bool,
+) -> Result<Answer, Wrong> {
+    let scenario = Scenario::from_file(file).map_err(|findings| unusable(file, &findings))?;
     let scenario = match seed {
-        Some(seed) => scenario.with_seeds([seed]),
+        Some(seed) => scenario.with_seeds([seed.into()]),
         None => scenario,
     };
     let mut wanted: Vec<Policy> = Vec::new();
     for policies in policies {
-        match policies {
-            Policies::All => wanted.extend(scenario.policies()),
-            Policies::One(policy) => wanted.push(*policy),
-        }
+        let named = match policies {
+            Policies::All => scenario.policies().to_vec(),
+            Policies::One(policy) => vec![*policy],
+        };
+        // Whoever is named twice is shown once.
+        wanted.extend(named.into_iter().filter(|policy| !wanted.contains(policy)).collect::<Vec<_>>());
     }
     if wanted.is_empty() {
         wanted.push(Policy::Balancer);
     }
-    if let Err(error) = files.write(&scenario, wanted[0]) {
-        eprintln!("{error}");
-        return Outcome::Found;
-    }
+    files.write(&scenario, wanted[0])?;
     let runs: Vec<Vec<Measure>> = wanted.iter().map(|&policy| measured(&scenario, policy)).collect();
-    if json {
-        println!("{:#}", runs.iter().flatten().map(as_json).collect::<Json>());
-    } else {
-        print!("{}", table(&wanted, &runs));
-    }
     // What others miss is what they are shown for.
-    let own = runs.iter().flatten().filter(|measure| measure.policy == Policy::Balancer);
-    if own.into_iter().all(|measure| measure.met() != Some(false)) { Outcome::Fine } else { Outcome::Found }
+    let mut own = runs.iter().flatten().filter(|measure| measure.policy == Policy::Balancer);
+    let outcome = Outcome::found_if(own.any(|measure| measure.met() == Some(false)));
+    if json {
+        return Ok(Answer::json(&runs.iter().flatten().map(as_json).collect(), outcome));
+    }
+    Ok(Answer { text: table(&wanted, &runs), outcome })
 }
 
 impl Files<'_> {
@@ -67,12 +66,12 @@ impl Files<'_> {
             let written = text().and_then(|text| std::fs::write(file, text).map_err(|error| error.to_string()));
             written.map_err(|error| format!("{}: {error}", file.display()))
         };
-        write(self.csv, &|| Ok(csv(&record)))?;
+        write(self.csv, &|| csv(&record))?;
         write(self.svg, &|| chart::svg(&record).map_err(|error| error.to_string()))
     }
 }
 
-fn csv(record: &Record) -> String {
+fn csv(record: &Record) -> Result<String, String> {
     let units: Vec<&str> = record.rules().units().collect();
     let starts: Vec<Start> = record.starts().iter().map(|started| started.start.clone()).collect();
     log::written(&starts, &units)

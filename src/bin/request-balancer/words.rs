@@ -2,10 +2,32 @@
 
 use std::time::Duration;
 
-use request_balancer::{CheckedRule, Quota, QuotaKind, Rules, Start, explain_log};
+use request_balancer::engine::Overflow;
+use request_balancer::{CheckedRule, CountFrom, Quota, QuotaKind, RetryPolicy, Rules, Start, explain_log};
+
+use crate::{failures, lanes, pool};
 
 /// A line for everything that the rules say.
 pub(crate) fn reading(rules: &Rules) -> Vec<String> {
+    let mut lines = of_all(rules);
+    let mut by_priority: Vec<&CheckedRule> = rules.iter().collect();
+    by_priority.sort_by_key(|rule| rule.priority());
+    lines.extend(
+        by_priority.into_iter().map(|rule| format!("rule {}: {}", rule.name(), of_rule(rules, rule).join("; "))),
+    );
+    lines.extend(lanes::reading(rules));
+    lines.extend(pool::reading(rules));
+    for key in rules.keys() {
+        for rule in rules {
+            let own = rules.key_quotas(key, rule.name()).unwrap_or_default();
+            lines.extend(own.iter().map(|quota| format!("key {key} under {}: {}", rule.name(), of_quota(quota))));
+        }
+    }
+    lines
+}
+
+/// What the file says of all rules. What is as it is everywhere is not said.
+fn of_all(rules: &Rules) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(rules.overall().iter().map(|quota| format!("all calls together: {}", of_quota(quota))));
     lines.extend(rules.concurrency().map(|most| format!("all calls together: at most {most} at a time")));
@@ -15,49 +37,72 @@ pub(crate) fn reading(rules: &Rules) -> Vec<String> {
         let margin = rules.margin();
         lines.push(format!("windows are {margin:?} longer, so that network delays may differ by that much"));
     }
-    let mut by_priority: Vec<&CheckedRule> = rules.iter().collect();
-    by_priority.sort_by_key(|rule| rule.priority());
-    let several = by_priority.first().map(|rule| rule.priority()) != by_priority.last().map(|rule| rule.priority());
-    for rule in by_priority {
-        let mut said: Vec<String> = Vec::new();
-        if several {
-            said.push(format!("priority {}", rule.priority()));
-        }
-        said.extend(rule.per_key().iter().map(|quota| format!("each key {}", of_quota(quota))));
-        said.extend(rule.key_concurrency().map(|most| format!("each key at most {most} at a time")));
-        said.extend(rule.overall().iter().map(|quota| format!("all its calls together {}", of_quota(quota))));
-        said.extend(rule.concurrency().map(|most| format!("all its calls together at most {most} at a time")));
-        for (limit, whose) in [("overall", "all calls"), ("per_key", "each key")] {
-            let has = if limit == "overall" { !rules.overall().is_empty() } else { !rules.per_key().is_empty() };
-            if has && !rule.is_under(limit) {
-                said.push(format!("not under what holds for {whose}"));
-            }
-        }
-        said.extend(wider(rules, rule.name()));
-        if rule.weight() > 1 {
-            said.push(format!("{} turns where others have one", rule.weight()));
-        }
-        if rule.ordered() {
-            said.push("each key one at a time, in order".to_owned());
-        }
-        said.extend(rule.queue().map(|most| format!("at most {most} of a key wait")));
-        said.extend(rule.max_wait().map(|most| format!("nobody waits longer than {most:?}")));
-        if rule.paused() {
-            said.push("paused".to_owned());
-        }
-        if said.is_empty() {
-            said.push("nothing but what holds for all".to_owned());
-        }
-        lines.push(format!("rule {}: {}", rule.name(), said.join("; ")));
+    match rules.count_from() {
+        CountFrom::Start => {}
+        CountFrom::Response => lines.push("windows count an attempt until a period after its end".to_owned()),
     }
-    lines.extend(of_pool(rules));
-    for key in rules.keys() {
-        for rule in rules {
-            let own = rules.key_quotas(key, rule.name()).unwrap_or_default();
-            lines.extend(own.iter().map(|quota| format!("key {key} under {}: {}", rule.name(), of_quota(quota))));
-        }
+    if rules.fair_by() != "requests" {
+        lines.push(format!("keys get equal turns in {}", rules.fair_by()));
     }
+    lines.extend(rules.ban_guard().map(|guard| {
+        let (count, period) = (guard.count(), guard.period());
+        format!("nothing starts while {count} attempts of the last {period:?} were invalid")
+    }));
+    lines.extend(rules.queue().map(|most| format!("at most {most} calls wait in all")));
+    lines.extend(rules.default_rule().map(|rule| format!("calls under other names are under {rule}")));
+    lines.extend(rules.attempt_timeout().map(|most| format!("an attempt runs for {most:?} at most")));
+    if *rules.retry() != RetryPolicy::default() {
+        lines.push(format!("after a failure: {}", failures::in_words(rules.retry())));
+    }
+    lines.extend(rules.retry_budget().map(|part| format!("retries of everybody are at most {part} of all starts")));
     lines
+}
+
+fn of_rule(rules: &Rules, rule: &CheckedRule) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    if rules.lanes().len() > 1 {
+        said.push(format!("priority {}", rule.priority()));
+    }
+    said.extend(rule.per_key().iter().map(|quota| format!("each key {}", of_quota(quota))));
+    said.extend(rule.key_concurrency().map(|most| format!("each key at most {most} at a time")));
+    said.extend(rule.overall().iter().map(|quota| format!("all its calls together {}", of_quota(quota))));
+    said.extend(rule.concurrency().map(|most| format!("all its calls together at most {most} at a time")));
+    for (limit, whose) in [("overall", "all calls"), ("per_key", "each key")] {
+        let has = if limit == "overall" { !rules.overall().is_empty() } else { !rules.per_key().is_empty() };
+        if has && !rule.is_under(limit) {
+            said.push(format!("not under what holds for {whose}"));
+        }
+    }
+    said.extend(wider(rules, rule.name()));
+    if rule.weight() > 1 {
+        said.push(format!("{} turns where others have one", rule.weight()));
+    }
+    if rule.ordered() {
+        said.push("each key one at a time, in order".to_owned());
+    }
+    let then = match rule.overflow() {
+        Overflow::Reject => "one more is refused",
+        Overflow::DropOldest => "one more takes the place of the oldest",
+    };
+    said.extend(rule.queue().map(|most| format!("at most {most} of a key wait, {then}")));
+    said.extend(rule.max_wait().map(|most| format!("nobody waits longer than {most:?}")));
+    if rule.attempt_timeout() != rules.attempt_timeout() {
+        said.push(match rule.attempt_timeout() {
+            Some(most) => format!("an attempt runs for {most:?} at most"),
+            None => "an attempt runs for any time".to_owned(),
+        });
+    }
+    if rule.retry() != rules.retry() {
+        said.push(format!("after a failure: {}", failures::in_words(rule.retry())));
+    }
+    said.extend(rule.learn().map(|most| format!("goes by what the server says, up to {most}")));
+    if rule.paused() {
+        said.push("paused".to_owned());
+    }
+    if said.is_empty() {
+        said.push("nothing but what holds for all".to_owned());
+    }
+    said
 }
 
 /// The limits of a rule that are neither its own nor the file's: those with names, and those of its lane.
@@ -72,31 +117,23 @@ fn wider(rules: &Rules, rule: &str) -> Vec<String> {
     wider
 }
 
-/// What is said of endpoints, in a line.
-fn of_pool(rules: &Rules) -> Option<String> {
-    if !rules.has_pool() {
-        return None;
-    }
-    let names: Vec<&str> = rules.endpoints().collect();
-    let mut said = vec![match names.len() {
-        0 => "endpoints from code".to_owned(),
-        count => format!("{count} endpoints, {}", names.join(", ")),
-    }];
-    said.extend(rules.endpoint_overall().iter().map(|quota| format!("each {}", of_quota(quota))));
-    said.extend(rules.endpoint_concurrency().map(|most| format!("each at most {most} at a time")));
-    Some(format!("pool: {}", said.join("; ")))
-}
-
-fn of_quota(quota: &Quota) -> String {
+pub(crate) fn of_quota(quota: &Quota) -> String {
     let (count, period) = (quota.count(), quota.period());
     let unit = quota.own_unit().map_or_else(String::new, |unit| format!(" {unit}"));
-    match quota.kind() {
+    let said = match quota.kind() {
         QuotaKind::Window => format!("at most {count}{unit} in any {period:?}"),
         QuotaKind::Smooth => format!("at most {count}{unit} in any {period:?}, one every {:?}", each(period, count)),
         QuotaKind::Bucket { burst } => format!("{burst}{unit} at once, then one every {:?}", each(period, count)),
         QuotaKind::Calendar { zone } => format!("at most {count}{unit} a day, midnight to midnight in {zone}"),
         other => format!("{count}{unit} in {period:?}, {other:?}"),
-    }
+    };
+    let margin = quota.own_margin().map_or_else(String::new, |margin| format!(", with a margin of {margin:?}"));
+    let from = match quota.own_count_from() {
+        None => String::new(),
+        Some(CountFrom::Start) => ", from the start of an attempt".to_owned(),
+        Some(CountFrom::Response) => ", until a period after the end of an attempt".to_owned(),
+    };
+    said + &margin + &from
 }
 
 fn each(period: Duration, count: u32) -> Duration {

@@ -108,16 +108,26 @@ fn legend<'a>(area: &Canvas<'a>, lines: &[Line]) -> Result<Canvas<'a>, Box<dyn s
     let (mut x, mut y) = (left, 2);
     let style = (FONT, 12).into_font().color(&INK);
     for (line, colour) in lines.iter().zip(SERIES.iter().cycle()) {
-        let wide = 26 + line.name.chars().count() as i32 * LETTER + 12;
+        let name = fitted(&line.name, (right - left - 38) / LETTER);
+        let wide = 26 + name.chars().count() as i32 * LETTER + 12;
         if x > left && x + wide > right {
             (x, y) = (left, y + ROW);
         }
         area.draw(&Rectangle::new([(x, y + 5), (x + 18, y + 8)], colour.filled()))?;
-        area.draw(&Text::new(line.name.clone(), (x + 26, y), style.clone()))?;
+        area.draw(&Text::new(name, (x + 26, y), style.clone()))?;
         x += wide;
     }
     let (_, below) = area.split_vertically(u32::try_from(y + ROW + 4).unwrap_or_default());
     Ok(below)
+}
+
+/// A name of not more letters than there is room for.
+fn fitted(name: &str, most: i32) -> String {
+    let most = usize::try_from(most).unwrap_or_default();
+    if name.chars().count() <= most {
+        return name.to_owned();
+    }
+    name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// One limit over time: its name above, and from nothing to full below that.
@@ -176,7 +186,12 @@ fn marks(from: f64, to: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::marks;
+    use super::{fitted, marks};
+
+    #[test]
+    fn a_name_too_long_is_cut() {
+        assert_eq!([fitted("lane", 4), fitted("lanes", 4), fitted("lanes", -1)], ["lane", "lan…", "…"]);
+    }
 
     #[test]
     fn marks_are_round() {

@@ -1,9 +1,12 @@
 //! A run as lines of points.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use request_balancer::sim::Record;
+
+use super::theme::SERIES;
 
 /// How many stretches of time are told apart.
 const COLUMNS: u32 = 150;
@@ -66,20 +69,41 @@ pub(super) fn keys(record: &Record) -> usize {
     keys.len()
 }
 
+/// Lanes that are drawn as one line, and what it is called.
+struct Group {
+    lanes: Range<usize>,
+    name: String,
+}
+
+/// Each lane by itself; of more than can be told apart the lowest ones together.
+fn groups(record: &Record) -> Vec<Group> {
+    const MOST: usize = SERIES.len();
+    let lanes = record.lanes.len();
+    let single = if lanes > MOST { MOST - 1 } else { lanes };
+    let groups = (0..single).map(|lane| Group { lanes: lane..lane + 1, name: lane_name(record, lane) });
+    let rest = (single < lanes).then(|| {
+        let (first, last) = (&record.lanes[single], &record.lanes[lanes - 1]);
+        Group { lanes: single..lanes, name: format!("lanes {first} to {last} together") }
+    });
+    groups.chain(rest).collect()
+}
+
 /// Starts of each lane in a second.
 pub(super) fn starts(record: &Record) -> Vec<Line> {
     let time = Time::of(record);
-    let mut counts = vec![vec![0_u32; time.stretches as usize]; record.lanes.len()];
+    let groups = groups(record);
+    let group = |lane: usize| lane.min(groups.len() - 1);
+    let mut counts = vec![vec![0_u32; time.stretches as usize]; groups.len()];
     for started in record.starts() {
         let stretch = started.start.at.as_nanos() / time.stretch.as_nanos();
-        counts[started.lane][(stretch as usize).min(time.stretches as usize - 1)] += 1;
+        counts[group(started.lane)][(stretch as usize).min(time.stretches as usize - 1)] += 1;
     }
-    let lines = counts.into_iter().enumerate().map(|(lane, counts)| {
+    let lines = counts.into_iter().zip(&groups).map(|(counts, group)| {
         let points = (0_u32..).zip(counts).flat_map(|(stretch, count)| {
             let rate = f64::from(count) / time.stretch.as_secs_f64();
             [stretch, stretch + 1].map(|edge| (time.shown(time.stretch * edge), rate))
         });
-        Line { name: lane_name(record, lane), points: points.collect() }
+        Line { name: group.name.clone(), points: points.collect() }
     });
     lines.collect()
 }
@@ -87,12 +111,12 @@ pub(super) fn starts(record: &Record) -> Vec<Line> {
 /// Which part of the calls of each lane had waited for how long when they first started: powers of ten of milliseconds, and
 /// per cent.
 pub(super) fn waits(record: &Record) -> Vec<Line> {
-    let mut waits = vec![Vec::new(); record.lanes.len()];
-    for started in record.starts() {
-        waits[started.lane].extend(started.waited);
-    }
-    let lines = waits.into_iter().enumerate().filter(|(_, waits)| !waits.is_empty());
-    let line = |(lane, mut waits): (usize, Vec<Duration>)| {
+    let lines = groups(record).into_iter().map(|group| {
+        let of_group = record.starts().iter().filter(|started| group.lanes.contains(&started.lane));
+        (group.name, of_group.filter_map(|started| started.waited).collect())
+    });
+    let lines = lines.filter(|(_, waits): &(String, Vec<Duration>)| !waits.is_empty());
+    let line = |(name, mut waits): (String, Vec<Duration>)| {
         waits.sort_unstable();
         let rank = |tenths: usize| (waits.len() * tenths).div_ceil(1_000).clamp(1, waits.len()) - 1;
         let point = |tenths: usize| (power(waits[rank(tenths)]), tenths as f64 / 10.0);
@@ -105,7 +129,7 @@ pub(super) fn waits(record: &Record) -> Vec<Line> {
             }
         });
         points.insert(0, (points[0].0, 0.0));
-        Line { name: lane_name(record, lane), points }
+        Line { name, points }
     };
     lines.map(line).collect()
 }
@@ -248,6 +272,21 @@ mod tests {
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(shown, ShownKeys::ByRank);
         assert_eq!((names.len(), names[0], names[5]), (6, "1. key 0: 3", "50. key 49: 2"));
+    }
+
+    #[test]
+    fn more_lanes_than_colours_share_the_last_one() {
+        let rules: String = (1..=20).map(|lane| format!("r{lane} = {{ priority = {lane} }}\\n")).collect();
+        let shares: String = (1..=20).map(|lane| format!("[lanes.{lane}]\\nshare = 0\\n")).collect();
+        let traffic: String = (1..=20).map(|lane| format!("[[traffic]]\nrule = 'r{lane}'\ncalls = 2\n")).collect();
+        let record = record(&format!("[rules]\\n{rules}{shares}"), &traffic);
+        for lines in [starts(&record), waits(&record)] {
+            let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+            let expected = ["lane 1: r1", "lane 2: r2", "lane 3: r3", "lane 4: r4", "lane 5: r5"];
+            assert_eq!((&names[..5], names[5], names.len()), (&expected[..], "lanes 6 to 20 together", 6));
+        }
+        let all = |lines: &[super::Line]| lines.iter().map(|line| line.points[0].1).collect::<Vec<_>>();
+        assert_eq!(all(&starts(&record)), [2.0, 2.0, 2.0, 2.0, 2.0, 30.0]);
     }
 
     #[test]
