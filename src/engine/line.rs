@@ -245,11 +245,8 @@ impl<W> Scheduler<W> {
             return Claim::Waiting;
         }
         if !self.is_well_seated(now, id.index) {
-            self.give_back(now, queue, id.index);
-            if !self.refuse_if_stranded(now, id.index) {
-                self.requeue(id.index, Instant::ZERO);
-                self.dispatch(now);
-            }
+            self.return_to_line(now, id.index);
+            self.dispatch(now);
             return self.claim(now, id);
         }
         self.drop_grant(now, queue, id.index);

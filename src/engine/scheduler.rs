@@ -294,6 +294,9 @@ impl<W> Scheduler<W> {
                 Claim::Refused { why, waited }
             }
             Stage::Asleep => {
+                if self.refuse_if_stranded(now, id.index) {
+                    return self.claim(now, id);
+                }
                 self.requeue(id.index, Instant::ZERO);
                 self.dispatch(now);
                 self.claim_granted(now, id)

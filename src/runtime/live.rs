@@ -64,9 +64,10 @@ impl Live {
                 LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
             })
         };
+        let mut endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints);
         let nests = from_end(&plan.key_limits)
             || from_end(&plan.shared_limits)
-            || plan.pool.iter().flat_map(|pool| &pool.endpoints).any(|endpoint| from_end(&endpoint.limits))
+            || endpoints.any(|endpoint| from_end(&endpoint.limits) || from_end(&endpoint.key_limits))
             || plan.rules.iter().any(|rule| from_end(&rule.own));
         let mut live = Self {
             #[cfg(feature = "metrics")]

@@ -44,12 +44,20 @@ impl Pool {
         let mut on_event = false;
         for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
             let plan_of = &plan.endpoints[usize::from(id.0)];
-            if !route.allows(id) || only.is_some_and(|only| only != id) || plan_of.must_fit(costs).is_err() {
+            if !route.allows(id) || plan_of.must_fit(costs).is_err() {
+                continue;
+            }
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            if only.is_some_and(|only| only != id) {
+                // It may be where the key belongs, once it is healthy again.
+                if let Standing::Held(until) = standing {
+                    wait = Some(wait.map_or(Ask::At(until), |best| best.or(Ask::At(until))));
+                }
                 continue;
             }
             let tried = route.was_at(id);
             let mut is_probe = false;
-            let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
+            let asked = match standing {
                 Standing::Gone => continue,
                 Standing::Open(until) => {
                     opens = Some(opens.map_or(until, |other| other.min(until)));
@@ -63,6 +71,8 @@ impl Pool {
                 Standing::Usable { probe } => {
                     is_probe = probe;
                     let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
+                    // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
+                    on_event |= own != Ask::Room;
                     match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
                         Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
                         None => own,

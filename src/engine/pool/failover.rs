@@ -45,11 +45,11 @@ impl<W> Scheduler<W> {
             (Report::Failure, Some(charged)) if charged != at => Report::Neutral,
             (Report::Failure, _) => {
                 route.charged = Some(at);
-                endpoint.latency.fail(now, took, slowest);
+                endpoint.latency.fail(took, slowest);
                 Report::Failure
             }
             (Report::Success, _) => {
-                endpoint.latency.succeed(now, took);
+                endpoint.latency.succeed(took);
                 Report::Success
             }
             (Report::Neutral, _) => Report::Neutral,
@@ -59,10 +59,11 @@ impl<W> Scheduler<W> {
         match (before, endpoint.breaker.state(now)) {
             (_, BreakerState::Open { until }) if opened => {
                 notices.push(Notice::BreakerOpened { endpoint: at, until });
-                self.refuse_without_endpoint(now);
+                self.desert(now);
             }
             (BreakerState::HalfOpen, BreakerState::Closed) => {
                 notices.push(Notice::BreakerClosed { endpoint: at });
+                self.review_homes();
             }
             (BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen, _) => {}
         }
@@ -161,7 +162,7 @@ impl<W> Scheduler<W> {
         let was_enabled = !std::mem::replace(&mut state.disabled, true);
         if was_enabled {
             self.notices.push(Notice::EndpointDisabled { endpoint });
-            self.refuse_without_endpoint(now);
+            self.desert(now);
             self.dispatch(now);
         }
         was_enabled
@@ -216,9 +217,15 @@ impl<W> Scheduler<W> {
     ) -> bool {
         let now = self.tick(now);
         let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        let was_closed = state.breaker.state(now) == BreakerState::Closed;
         open(&mut state.breaker, now);
         self.notices.push(Notice::BreakerOpened { endpoint, until: now.saturating_add(length) });
-        self.refuse_without_endpoint(now);
+        if was_closed {
+            self.desert(now);
+        } else {
+            // It may be back earlier than it was to be.
+            self.review_pool(now);
+        }
         self.dispatch(now);
         true
     }

@@ -71,6 +71,9 @@ impl<W> Scheduler<W> {
         };
         pool.note_used(plan, id);
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
+        if endpoint.live == 0 {
+            endpoint.latency.busy(now);
+        }
         endpoint.live += 1;
         let route = request.route.get_or_insert_default();
         route.at = Some(id);
@@ -89,6 +92,9 @@ impl<W> Scheduler<W> {
         let Some(id) = route.at.take() else { return };
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
         endpoint.live -= 1;
+        if endpoint.live == 0 {
+            endpoint.latency.idle(now);
+        }
         endpoint.running -= u32::from(running);
         if let Some(ticket) = route.ticket.take() {
             endpoint.breaker.end(&plan.pooled().breaker, now, ticket, Report::Neutral, 0);
@@ -210,6 +216,24 @@ impl<W> Scheduler<W> {
             self.redecide_all(key);
         }
         self.refuse_without_endpoint(now);
+    }
+
+    /// An endpoint is not healthy any more: keys that stayed there go elsewhere, and who has no endpoint left is refused.
+    pub(in crate::engine) fn desert(&mut self, now: Instant) {
+        self.review_homes();
+        self.refuse_without_endpoint(now);
+    }
+
+    /// Where keys stay with an endpoint while it is healthy, lets all that wait decide anew, and returns true.
+    pub(in crate::engine) fn review_homes(&mut self) -> bool {
+        let is_sticky = self.plan.pool.as_ref().is_some_and(|pool| pool.sticky);
+        if is_sticky {
+            let keys: Vec<u32> = self.keys.indices().collect();
+            for key in keys {
+                self.redecide_all(key);
+            }
+        }
+        is_sticky
     }
 
     /// Refuses who waits and has no endpoint to wait for. Costs a look at every request.
