@@ -3,6 +3,7 @@
 //! A request stands in line without an endpoint and gets one when it is granted, together with the room of all other
 //! limits: one line, many counters. What follows from how its attempt ends is in `failover.rs`.
 
+mod change;
 mod choose;
 mod endpoint;
 mod failover;

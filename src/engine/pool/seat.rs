@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-use super::route::{KeySeat, Route};
-use super::{Choice, EndpointId, Pool, Standing, Waiting};
+use super::route::Route;
+use super::{Choice, EndpointId, Standing, Waiting};
 use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
@@ -276,44 +276,6 @@ impl<W> Scheduler<W> {
         })
     }
 
-    /// Goes over to the endpoints of the present plan.
-    pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &limit::Days) {
-        let Self { plan, pool, requests, keys, days, .. } = self;
-        match (&plan.pool, &old.pool) {
-            (Some(new), Some(was)) => {
-                let Some(pool) = pool else { return };
-                for (position, plan) in new.endpoints.iter().enumerate() {
-                    match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
-                        (Some(endpoint), Some(was)) => {
-                            endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
-                            // Whoever comes back comes back enabled.
-                            endpoint.disabled &= !was.removed;
-                        }
-                        (None, _) | (_, None) => pool.endpoints.push(super::Endpoint::new(plan)),
-                    }
-                }
-                let indices: Vec<u32> = keys.indices().collect();
-                for index in indices {
-                    let Some(seat) = &mut keys[index].seat else { continue };
-                    for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
-                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
-                    }
-                }
-            }
-            (new, _) => {
-                *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
-                let indices: Vec<u32> = requests.indices().collect();
-                for index in indices {
-                    requests[index].route = None;
-                }
-                let indices: Vec<u32> = keys.indices().collect();
-                for index in indices {
-                    keys[index].seat = None;
-                }
-            }
-        }
-    }
-
     /// Whether running requests that wait for a new one of a key fill what it needs of every endpoint that it may use.
     pub(in crate::engine) fn would_fill_pool(&self, key: Option<u32>, among: &[EndpointId], ancestors: &[u32]) -> bool {
         let Some(pool) = &self.plan.pool else { return false };
@@ -331,27 +293,6 @@ impl<W> Scheduler<W> {
                 endpoint.limits.iter().any(|spec| fills(id, spec, false))
                     || endpoint.key_limits.iter().any(|spec| fills(id, spec, true))
             })
-    }
-
-    /// Joins what two keys know of endpoints.
-    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<Box<KeySeat>>) {
-        let Some(mut from) = from else { return };
-        let Self { plan, keys, .. } = self;
-        let Some(plan) = &plan.pool else { return };
-        let seat = keys[into].seat.get_or_insert_default();
-        for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
-            seat.limits_on(plan, id).merge(now, &limits);
-        }
-    }
-
-    /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
-    pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
-        let (Some(seat), Some(plan)) = (&self.keys[key].seat, &self.plan.pool) else { return Some(Instant::ZERO) };
-        let mut latest = Instant::ZERO;
-        for (limits, plan) in seat.limits.iter().zip(&plan.endpoints) {
-            latest = latest.max(limits.free_at(&plan.key_limits, &self.days)?);
-        }
-        Some(latest)
     }
 
     pub(super) fn route(&mut self, index: u32) -> &mut Route {
