@@ -269,6 +269,16 @@ async fn fr_153_load_is_never_negative_ends_at_nothing_and_is_shared_evenly() {
             let (takes, fate) = (random.below(50), random.below(10));
             let caller = balancer.clone();
             tasks.push(tokio::spawn(async move {
+                if fate == 3 {
+                    // Its end is said, and it is dropped besides, in the middle of asking to go on.
+                    let permit = caller.request("default", number).acquire().await.expect("there is no limit");
+                    tokio::time::sleep(ms(takes)).await;
+                    match takes % 2 {
+                        0 => permit.succeed(),
+                        _ => drop(tokio::time::timeout(ms(1), permit.retry(ms(60_000)))),
+                    }
+                    return;
+                }
                 let run = caller.run("default", number, async |_| {
                     tokio::time::sleep(ms(takes)).await;
                     match fate {

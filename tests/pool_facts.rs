@@ -233,6 +233,48 @@ async fn a_key_stays_where_it_is_while_that_is_healthy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_stays_is_tried_once_more_where_it_is() {
+    let balancer = balancer(
+        "[pool]\nendpoints = ['e0', 'e1', 'e2']\nsticky = true\nfailover = 'same-first'\nbreaker = false\n\
+         [retry]\nattempts = 4\njitter = 0",
+    );
+    for key in 0..20 {
+        let diary = Diary::new();
+        let answer: Result<(), _> = balancer
+            .run("default", key, async |attempt: Attempt| {
+                diary.note(name(&attempt));
+                Err(Failure::transient(503))
+            })
+            .await;
+        assert!(answer.is_err());
+        let at: Vec<String> = diary.read().into_iter().map(|(name, _)| name).collect();
+        assert!(at[0] == at[1] && at[1] != at[2] && at[2] == at[3], "key {key}: {at:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stayed_goes_at_once_where_the_key_belongs_now() {
+    // What waits for its endpoint goes elsewhere when that is held, and back when it is there again.
+    let balancer = pool(2, "sticky = true\noverall = '1/1m'");
+    let home = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await.unwrap();
+    let begin = tokio::time::Instant::now();
+    let waits = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt)));
+    let hold = async {
+        tokio::time::sleep(ms(100)).await;
+        balancer.hold(Target::endpoint(home.as_str()), ms(90_000)).unwrap();
+    };
+    let (other, ()) = tokio::join!(waits, hold);
+    assert_ne!(other.as_ref(), Ok(&home));
+    assert_eq!(begin.elapsed(), ms(100));
+    // Now the other one is full until 60.1 s, and the first is back at 90.1 s.
+    tokio::time::sleep(ms(60_000)).await;
+    let third = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await;
+    assert_eq!((third, begin.elapsed()), (other, ms(60_100)));
+    let fourth = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await;
+    assert_eq!((fourth, begin.elapsed()), (Ok(home), ms(90_100)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn shares_go_by_weight() {
     let balancer =
         balancer("[pool]\nchoose = 'weighted'\n[pool.endpoints]\na = {}\nb = { weight = 2 }\nc = { weight = 5 }");
@@ -264,6 +306,26 @@ async fn the_fastest_is_used_most_and_a_fast_failure_attracts_nobody() {
     }
     let starts: Vec<u64> = balancer.snapshot().endpoints.iter().map(|endpoint| endpoint.starts).collect();
     assert!(starts[0] <= 3 && starts[2] <= 3 && starts[1] >= 195, "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_slow_is_tried_again_once_in_a_while() {
+    let balancer = pool(2, "choose = 'fastest'");
+    let diary = Diary::new();
+    for key in 0..1_200_u32 {
+        let answer = balancer.run("default", key, async |attempt: Attempt| {
+            let name = name(&attempt);
+            diary.note(name.as_str());
+            tokio::time::sleep(if name == "e0" { ms(160) } else { ms(20) }).await;
+            Ok::<_, Failure<()>>(())
+        });
+        assert_eq!(answer.await, Ok(()));
+        tokio::time::sleep(ms(100)).await;
+    }
+    // 160 ms are worth less than 20 ms after 30 s. Then a fifth of 160 ms is taken in, which makes them 48 ms: half of that
+    // is what 10 s leave, and a little later they are fewer than 20 again.
+    let slow: Vec<u64> = diary.read().into_iter().filter(|(name, _)| name == "e0").map(|(_, at)| at).collect();
+    assert_eq!(slow, [0, 30_740, 44_560, 58_380, 72_200, 86_020, 99_840, 113_660, 127_480, 141_300]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,6 +450,25 @@ async fn an_attempt_that_waits_for_its_own_endpoint_is_told() {
         .run("default", 1, async |_| Ok::<_, Failure<()>>(nested.request("default", 2).acquire().await.unwrap_err()))
         .await;
     assert_eq!(answer, Ok(Refused::WouldDeadlock));
+    // It may use only the one that is full, or its key may have no second attempt anywhere.
+    let answer = balancer
+        .request("default", 1)
+        .on("e0")
+        .run(async |_| {
+            let bound = balancer.request("default", 2).on("e0").acquire().await.unwrap_err();
+            drop(balancer.request("default", 2).on("e1").acquire().await.unwrap());
+            Ok::<_, Failure<()>>(bound)
+        })
+        .await;
+    assert_eq!(answer, Ok(Refused::WouldDeadlock));
+    let keyed = pool(1, "key_concurrency = 1");
+    let answer = keyed
+        .run("default", 1, async |_| {
+            drop(keyed.request("default", 2).acquire().await.unwrap());
+            Ok::<_, Failure<()>>(keyed.request("default", 1).acquire().await.unwrap_err())
+        })
+        .await;
+    assert_eq!(answer, Ok(Refused::WouldDeadlock));
 }
 
 #[tokio::test(start_paused = true)]
@@ -395,6 +476,8 @@ async fn a_typed_pool_hands_over_the_value_of_the_endpoint() {
     let rules: Rules = "[pool]\nconcurrency = 1\nendpoints = ['a', 'b']".parse().unwrap();
     let missing = Balancer::builder(rules.clone()).pool([("a", 1)]).unwrap_err();
     assert!(missing.to_string().contains("the endpoint `b` without a value"), "{missing}");
+    let twice = Balancer::builder(rules.clone()).pool([("a", 1), ("b", 2), ("a", 3)]).unwrap_err();
+    assert!(twice.to_string().contains("`a` twice"), "{twice}");
     let pool = Balancer::builder(rules).pool([("a", 10), ("b", 20), ("c", 30)]).unwrap();
     let mut values = Vec::new();
     for key in 0..3 {

@@ -38,8 +38,7 @@ struct Bot {
 #[tokio::main]
 async fn main() -> ExitCode {
     if std::env::args().any(|argument| argument == "--study") {
-        study::print(100);
-        return ExitCode::SUCCESS;
+        return if study::print(100) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     match upload_to_loopback().await {
         Ok(()) => ExitCode::SUCCESS,

@@ -118,7 +118,8 @@ impl<W> Scheduler<W> {
         request.settle_costs();
         let queue = request.queue;
         // What it turned out to cost may be more than ever fits.
-        if self.must_fit(queue, self.requests[id.index].costs()).is_err() {
+        let request = &self.requests[id.index];
+        if self.must_fit(queue, request.among(), request.costs()).is_err() {
             self.requests[id.index].own_costs().as_asked();
         }
         self.count_in(queue, id.index);
@@ -222,11 +223,8 @@ impl<W> Scheduler<W> {
             return Claim::Waiting;
         }
         if !self.is_well_seated(now, id.index) {
-            self.give_back(now, queue, id.index);
-            if !self.refuse_if_stranded(now, id.index) {
-                self.requeue(id.index, Instant::ZERO);
-                self.dispatch(now);
-            }
+            self.return_to_line(now, id.index);
+            self.dispatch(now);
             return self.claim(now, id);
         }
         self.drop_grant(now, queue, id.index);

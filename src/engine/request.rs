@@ -2,7 +2,7 @@
 
 use super::answer::Why;
 use super::cost::{Costs, OwnCosts};
-use super::pool::Route;
+use super::pool::{EndpointId, Route};
 use super::queue::Links;
 use super::slab::Entry;
 use super::time::Instant;
@@ -273,6 +273,11 @@ impl<W> Request<W> {
     /// Its endpoint, and what it knows of endpoints; nothing where there is no pool.
     pub(super) fn route(&self) -> Option<&Route> {
         self.extra.as_ref()?.route.as_deref()
+    }
+
+    /// The endpoints that it may use; empty: all.
+    pub(super) fn among(&self) -> &[EndpointId] {
+        self.route().map_or(&[], |route| &route.among)
     }
 
     pub(super) fn route_mut(&mut self) -> Option<&mut Route> {

@@ -14,8 +14,9 @@ impl<W> Scheduler<W> {
     pub(super) fn revoke_of(&mut self, now: Instant, target: Target) -> bool {
         match target {
             Target::Request => false,
+            Target::Overall => self.revoke_where(now, |_| true),
             // A grant may go to another endpoint: all are granted anew.
-            Target::Overall | Target::Endpoint(_) => self.revoke_where(now, |_| true),
+            Target::Endpoint(_) => self.revoke_where(now, |_| true) | self.review_homes(),
             Target::Rule(rule) => self.revoke_where(now, |queue| queue.rule == rule.0),
             Target::Key(KeyId { index, .. }) => self.revoke_of_key(now, index, |_| true),
             Target::Queue(rule, KeyId { index, .. }) => self.revoke_of_key(now, index, |queue| queue.rule == rule.0),
@@ -64,14 +65,19 @@ impl<W> Scheduler<W> {
             if !matches!(self.requests[index].stage(), Stage::Granted { .. }) {
                 continue;
             }
-            self.give_back(now, self.requests[index].queue, index);
-            // A grant outlives its deadline, which nothing waits for any more.
-            if self.requests[index].deadline() <= now {
-                self.refuse(now, index, Why::MaxWait);
-            } else {
-                self.requeue(index, Instant::ZERO);
-            }
+            self.return_to_line(now, index);
         }
         any
+    }
+
+    /// Takes back a grant; its request goes to its place in line, or is refused if it has nothing to wait for there.
+    pub(super) fn return_to_line(&mut self, now: Instant, index: u32) {
+        self.give_back(now, self.requests[index].queue, index);
+        // A grant outlives its deadline, which nothing waits for any more.
+        if self.requests[index].deadline() <= now {
+            self.refuse(now, index, Why::MaxWait);
+        } else if !self.refuse_if_stranded(now, index) {
+            self.requeue(index, Instant::ZERO);
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Findings`] if a listed endpoint has no value, or a name can't be one.
+    /// [`Findings`] if a listed endpoint has no value, one has two, or a name can't be one.
     pub fn pool<N: Into<String>, T>(self, values: impl IntoIterator<Item = (N, T)>) -> Result<Pool<T>, Findings> {
         let mut rules = self.rules;
         let mut by_name: HashMap<Arc<str>, Arc<T>> = HashMap::new();
@@ -78,7 +78,9 @@ impl Builder {
             if !is_listed {
                 rules = rules.with_endpoint(&name, EndpointRules::new())?;
             }
-            by_name.insert(name.into(), Arc::new(value));
+            if by_name.insert(name.as_str().into(), Arc::new(value)).is_some() {
+                return Err(crate::rules::wording::duplicate_name(&name, "endpoint").into());
+            }
         }
         if let Some(without) = rules.endpoints().find(|name| !by_name.contains_key(*name)) {
             let found = format!("the endpoint `{without}` without a value");

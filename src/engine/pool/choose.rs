@@ -33,7 +33,7 @@ impl Pool {
     ) -> Choice {
         let fresh = Route::default();
         let route = route.unwrap_or(&fresh);
-        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, route, tag));
+        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, (route, costs), tag));
         let unknown = match plan.choose {
             Choose::Fastest => self.fastest(now),
             Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
@@ -43,13 +43,21 @@ impl Pool {
             (None, None, None);
         let mut on_event = false;
         for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
-            if !route.allows(id) || only.is_some_and(|only| only != id) {
+            let plan_of = &plan.endpoints[usize::from(id.0)];
+            if !route.allows(id) || plan_of.must_fit(costs).is_err() {
                 continue;
             }
-            let plan_of = &plan.endpoints[usize::from(id.0)];
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            if only.is_some_and(|only| only != id) {
+                // It may be where the key belongs, once it is healthy again.
+                if let Standing::Held(until) = standing {
+                    wait = Some(wait.map_or(Ask::At(until), |best| best.or(Ask::At(until))));
+                }
+                continue;
+            }
             let tried = route.was_at(id);
             let mut is_probe = false;
-            let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
+            let asked = match standing {
                 Standing::Gone => continue,
                 Standing::Open(until) => {
                     opens = Some(opens.map_or(until, |other| other.min(until)));
@@ -63,6 +71,8 @@ impl Pool {
                 Standing::Usable { probe } => {
                     is_probe = probe;
                     let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
+                    // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
+                    on_event |= own != Ask::Room;
                     match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
                         Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
                         None => own,
@@ -95,11 +105,12 @@ impl Pool {
 
     /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
     /// that nothing has to be remembered, and when one goes or comes only its own keys move.
-    fn only(&self, plan: &PoolPlan, now: Instant, route: &Route, tag: u64) -> Option<EndpointId> {
+    fn only(&self, plan: &PoolPlan, now: Instant, (route, costs): (&Route, Costs<'_>), tag: u64) -> Option<EndpointId> {
         let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
             let plan_of = &plan.endpoints[usize::from(id.0)];
             route.allows(*id)
-                && !route.was_at(*id)
+                && (!route.was_at(*id) || route.again == Some(*id))
+                && plan_of.must_fit(costs).is_ok()
                 && endpoint.standing(plan_of, &plan.breaker, now) == Standing::Usable { probe: false }
         };
         let place = |(id, _): &(EndpointId, &Endpoint)| {

@@ -45,13 +45,14 @@ impl Endpoint {
     }
 }
 
-/// How long attempts took of late: of each new one a fifth is taken in, and what nobody renews is worth half after ten
-/// seconds, so that who was slow is tried again.
+/// How long attempts took of late: of each new one a fifth is taken in, and while none is under way it is worth half as much
+/// after every ten seconds, so that who was slow is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Latency {
     /// Zero: not known.
     nanos: u64,
-    at: Instant,
+    /// Since when no attempt is under way. `None`: one is.
+    idle_since: Option<Instant>,
 }
 
 impl Latency {
@@ -65,27 +66,37 @@ impl Latency {
         if self.nanos == 0 {
             return None;
         }
-        let idle = now.since(self.at).get();
+        let idle = self.idle_since.map_or(Nanos::ZERO, |since| now.since(since)).get();
         let halved = self.nanos.checked_shr(u32::try_from(idle / Self::HALF_LIFE).unwrap_or(u32::MAX)).unwrap_or(0);
         let part = u128::from(halved / 2) * u128::from(idle % Self::HALF_LIFE) / u128::from(Self::HALF_LIFE);
         Some(Nanos::new(halved.saturating_sub(part as u64).max(1)))
     }
 
+    /// The first attempt is under way.
+    pub(super) fn busy(&mut self, now: Instant) {
+        self.nanos = self.estimate(now).map_or(0, Nanos::get);
+        self.idle_since = None;
+    }
+
+    /// None is under way any more.
+    pub(super) const fn idle(&mut self, now: Instant) {
+        self.idle_since = Some(now);
+    }
+
     /// An attempt succeeded that took so long.
-    pub(super) fn succeed(&mut self, now: Instant, took: Nanos) {
-        self.take_in(now, took.get());
+    pub(super) fn succeed(&mut self, took: Nanos) {
+        self.take_in(took.get());
     }
 
     /// An attempt failed that took so long, where the slowest of all takes `slowest`.
-    pub(super) fn fail(&mut self, now: Instant, took: Nanos, slowest: Nanos) {
+    pub(super) fn fail(&mut self, took: Nanos, slowest: Nanos) {
         let penalty = slowest.saturating_mul(2).get().clamp(Self::PENALTY, Self::LONGEST);
-        self.take_in(now, took.get().max(penalty));
+        self.take_in(took.get().max(penalty));
     }
 
-    fn take_in(&mut self, now: Instant, sample: u64) {
-        let known = self.estimate(now).map_or(sample, Nanos::get);
+    fn take_in(&mut self, sample: u64) {
+        let known = if self.nanos == 0 { sample } else { self.nanos };
         self.nanos = (known / 5 * 4).saturating_add(sample / 5).max(1);
-        self.at = now;
     }
 }
 
@@ -98,9 +109,9 @@ mod tests {
         let mut latency = Latency::default();
         let now = Instant::from_millis(1);
         assert_eq!(latency.estimate(now), None);
-        latency.succeed(now, Nanos::from_millis(100));
+        latency.succeed(Nanos::from_millis(100));
         assert_eq!(latency.estimate(now), Some(Nanos::from_millis(100)));
-        latency.succeed(now, Nanos::from_millis(200));
+        latency.succeed(Nanos::from_millis(200));
         assert_eq!(latency.estimate(now), Some(Nanos::from_millis(120)));
     }
 
@@ -108,18 +119,25 @@ mod tests {
     fn a_quick_failure_counts_as_a_slow_answer() {
         let mut latency = Latency::default();
         let now = Instant::from_millis(1);
-        latency.succeed(now, Nanos::from_millis(100));
-        latency.fail(now, Nanos::from_millis(1), Nanos::from_millis(700));
+        latency.succeed(Nanos::from_millis(100));
+        latency.fail(Nanos::from_millis(1), Nanos::from_millis(700));
         assert_eq!(latency.estimate(now), Some(Nanos::from_millis(360)));
     }
 
     #[test]
-    fn what_nobody_renews_is_worth_half_after_ten_seconds() {
+    fn what_is_idle_is_worth_half_after_ten_seconds() {
         let mut latency = Latency::default();
-        latency.succeed(Instant::from_millis(0), Nanos::from_millis(800));
+        let begin = Instant::from_millis(0);
+        latency.busy(begin);
+        latency.succeed(Nanos::from_millis(800));
+        // While there are attempts it does not become any faster: they may be those that take long.
+        assert_eq!(latency.estimate(Instant::from_millis(60_000)), Some(Nanos::from_millis(800)));
+        latency.idle(begin);
         for (at, expected) in [(0, 800), (5_000, 600), (10_000, 400), (20_000, 200)] {
             assert_eq!(latency.estimate(Instant::from_millis(at)), Some(Nanos::from_millis(expected)), "at {at}");
         }
         assert_eq!(latency.estimate(Instant::NEVER), Some(Nanos::new(1)));
+        latency.busy(Instant::from_millis(10_000));
+        assert_eq!(latency.estimate(Instant::from_millis(20_000)), Some(Nanos::from_millis(400)));
     }
 }

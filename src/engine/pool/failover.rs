@@ -2,7 +2,7 @@
 
 use super::{EndpointId, Failover, Standing};
 use crate::engine::answer::{RequestId, Target};
-use crate::engine::breaker::{BreakerState, Report};
+use crate::engine::breaker::{Breaker, BreakerState, Report};
 use crate::engine::guard::Notice;
 use crate::engine::hold::HoldCause;
 use crate::engine::scheduler::Scheduler;
@@ -48,11 +48,11 @@ impl<W> Scheduler<W> {
             (Report::Failure, Some(charged)) if charged != at => Report::Neutral,
             (Report::Failure, _) => {
                 route.charged = Some(at);
-                endpoint.latency.fail(now, took, slowest);
+                endpoint.latency.fail(took, slowest);
                 Report::Failure
             }
             (Report::Success, _) => {
-                endpoint.latency.succeed(now, took);
+                endpoint.latency.succeed(took);
                 Report::Success
             }
             (Report::Neutral, _) => Report::Neutral,
@@ -62,10 +62,11 @@ impl<W> Scheduler<W> {
         match (before, endpoint.breaker.state(now)) {
             (_, BreakerState::Open { until }) if opened => {
                 notices.push(Notice::BreakerOpened { endpoint: at, until });
-                self.refuse_without_endpoint(now);
+                self.desert(now);
             }
             (BreakerState::HalfOpen, BreakerState::Closed) => {
                 notices.push(Notice::BreakerClosed { endpoint: at });
+                self.review_homes();
             }
             (BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen, _) => {}
         }
@@ -81,9 +82,13 @@ impl<W> Scheduler<W> {
         let Some(route) = request.route() else { return wait };
         let plan = self.plan.pooled();
         let mut shortest: Option<Nanos> = None;
-        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints).filter(|(at, _)| route.allows(*at)) {
+        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints) {
+            let plan_of = &plan.endpoints[usize::from(at.0)];
+            if !route.allows(at) || plan_of.must_fit(request.costs()).is_err() {
+                continue;
+            }
             let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
-            let rest = match endpoint.standing(&plan.endpoints[usize::from(at.0)], &plan.breaker, now) {
+            let rest = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Gone | Standing::Open(_) => continue,
                 Standing::Held(until) => own.max(until.since(now)),
                 Standing::Usable { .. } | Standing::Probed(_) => own,
@@ -102,9 +107,9 @@ impl<W> Scheduler<W> {
         let Some(route) = request.route() else { return Elsewhere::Nowhere };
         let plan = self.plan.pooled();
         let usable = |at: EndpointId| {
-            let position = usize::from(at.0);
-            let standing = pool.endpoints[position].standing(&plan.endpoints[position], &plan.breaker, now);
-            matches!(standing, Standing::Usable { .. })
+            let (endpoint, plan_of) = (&pool.endpoints[usize::from(at.0)], &plan.endpoints[usize::from(at.0)]);
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            matches!(standing, Standing::Usable { .. }) && plan_of.must_fit(request.costs()).is_ok()
         };
         let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
         let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
@@ -160,7 +165,7 @@ impl<W> Scheduler<W> {
         let was_enabled = !std::mem::replace(&mut state.disabled, true);
         if was_enabled {
             self.notices.push(Notice::EndpointDisabled { endpoint });
-            self.refuse_without_endpoint(now);
+            self.desert(now);
             self.dispatch(now);
         }
         was_enabled
@@ -197,17 +202,33 @@ impl<W> Scheduler<W> {
     /// one request probes it. Returns false for an unknown endpoint.
     pub fn exhaust_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
         let length = self.plan.pool.as_ref().map_or(Nanos::ZERO, |pool| pool.exhausted);
-        self.open_breaker(now, endpoint, length)
+        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.exhaust(now, length))
     }
 
     /// Opens an endpoint's breaker for `length`, and for as long again whenever a probe fails. Returns false for an
     /// unknown endpoint.
     pub fn open_breaker(&mut self, now: Instant, endpoint: EndpointId, length: Nanos) -> bool {
+        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.open(now, length))
+    }
+
+    fn rest_endpoint(
+        &mut self,
+        now: Instant,
+        endpoint: EndpointId,
+        length: Nanos,
+        open: impl FnOnce(&mut Breaker, Instant),
+    ) -> bool {
         let now = self.tick(now);
         let Some(state) = self.endpoint_mut(endpoint) else { return false };
-        state.breaker.open(now, length);
+        let was_closed = state.breaker.state(now) == BreakerState::Closed;
+        open(&mut state.breaker, now);
         self.notices.push(Notice::BreakerOpened { endpoint, until: now.saturating_add(length) });
-        self.refuse_without_endpoint(now);
+        if was_closed {
+            self.desert(now);
+        } else {
+            // It may be back earlier than it was to be.
+            self.review_pool(now);
+        }
         self.dispatch(now);
         true
     }

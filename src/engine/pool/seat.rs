@@ -2,13 +2,13 @@
 
 use std::ops::Bound;
 
-use super::route::{KeySeat, Route};
-use super::{Choice, EndpointId, Pool, Standing, Waiting};
+use super::route::Route;
+use super::{Choice, EndpointId, Standing, Waiting};
 use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
 use crate::engine::limit::{self, Ask};
-use crate::engine::plan::Plan;
+use crate::engine::plan::{LimitSpec, Plan};
 use crate::engine::queue::QueueState;
 use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
@@ -21,16 +21,11 @@ impl Plan {
     pub(in crate::engine) fn must_fit_pool(&self, among: &[EndpointId], costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let Some(pool) = &self.pool else { return Ok(()) };
         let mut nearest: Option<(u32, u32)> = None;
-        for (id, endpoint) in pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)) {
-            debug_assert!(usize::from(id.0) < pool.endpoints.len());
-            let specs = endpoint.limits.iter().chain(&endpoint.key_limits);
-            let over = specs
-                .map(|spec| (costs.of(spec.charge), limit::capacity(spec.kind)))
-                .find(|(cost, capacity)| cost > capacity);
-            match over {
-                None => return Ok(()),
-                Some(over) if nearest.is_none_or(|(_, capacity)| capacity < over.1) => nearest = Some(over),
-                Some(_) => {}
+        for (_, endpoint) in pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)) {
+            match endpoint.must_fit(costs) {
+                Ok(()) => return Ok(()),
+                Err(over) if nearest.is_none_or(|(_, capacity)| capacity < over.1) => nearest = Some(over),
+                Err(_) => {}
             }
         }
         nearest.map_or(Ok(()), Err)
@@ -77,6 +72,9 @@ impl<W> Scheduler<W> {
         };
         pool.note_used(plan, id);
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
+        if endpoint.live == 0 {
+            endpoint.latency.busy(now);
+        }
         endpoint.live += 1;
         let route = request.route_or_new();
         route.at = Some(id);
@@ -95,6 +93,9 @@ impl<W> Scheduler<W> {
         let Some(id) = route.at.take() else { return };
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
         endpoint.live -= 1;
+        if endpoint.live == 0 {
+            endpoint.latency.idle(now);
+        }
         endpoint.running -= u32::from(running);
         if let Some(ticket) = route.ticket.take() {
             endpoint.breaker.end(&plan.pooled().breaker, now, ticket, Report::Neutral, 0);
@@ -118,12 +119,13 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn is_well_seated(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return true };
         let plan = self.plan.pooled();
-        let Some(id) = self.requests[index].route().and_then(|route| route.at) else { return false };
+        let Some(route) = self.requests[index].route() else { return false };
+        let (Some(id), Some(ticket)) = (route.at, route.ticket) else { return false };
         let endpoint = &pool.endpoints[usize::from(id.0)];
         match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
-            // It is one of the probes itself.
-            Standing::Usable { .. } => true,
-            Standing::Probed(_) => endpoint.hold <= now,
+            // As one of the probes, if there are probes.
+            Standing::Usable { .. } => endpoint.breaker.lets_begin(ticket),
+            Standing::Probed(_) => endpoint.breaker.lets_begin(ticket) && endpoint.hold <= now,
             Standing::Held(_) | Standing::Open(_) | Standing::Gone => false,
         }
     }
@@ -213,6 +215,24 @@ impl<W> Scheduler<W> {
         self.refuse_without_endpoint(now);
     }
 
+    /// An endpoint is not healthy any more: keys that stayed there go elsewhere, and who has no endpoint left is refused.
+    pub(in crate::engine) fn desert(&mut self, now: Instant) {
+        self.review_homes();
+        self.refuse_without_endpoint(now);
+    }
+
+    /// Where keys stay with an endpoint while it is healthy, lets all that wait decide anew, and returns true.
+    pub(in crate::engine) fn review_homes(&mut self) -> bool {
+        let is_sticky = self.plan.pool.as_ref().is_some_and(|pool| pool.sticky);
+        if is_sticky {
+            let keys: Vec<u32> = self.keys.indices().collect();
+            for key in keys {
+                self.redecide_all(key);
+            }
+        }
+        is_sticky
+    }
+
     /// Refuses who waits and has no endpoint to wait for. Costs a look at every request.
     pub(in crate::engine) fn refuse_without_endpoint(&mut self, now: Instant) {
         if self.pool.is_none() {
@@ -242,93 +262,35 @@ impl<W> Scheduler<W> {
     fn is_stranded(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return false };
         let plan = self.plan.pooled();
-        let is_out = |id: EndpointId| {
-            let position = usize::from(id.0);
-            pool.endpoints.get(position).is_none_or(|endpoint| {
-                let standing = endpoint.standing(&plan.endpoints[position], &plan.breaker, now);
-                matches!(standing, Standing::Open(_) | Standing::Gone)
-            })
-        };
-        match self.requests[index].route().map_or(&[][..], |route| &route.among) {
-            [] => (0..).map(EndpointId).take(pool.endpoints.len()).all(is_out),
-            some => some.iter().copied().all(is_out),
-        }
+        let request = &self.requests[index];
+        let route = request.route();
+        let all = (0..).map(EndpointId).zip(&pool.endpoints).zip(&plan.endpoints);
+        let mut meant = all.filter(|((id, _), plan)| {
+            route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs()).is_ok()
+        });
+        meant.all(|((_, endpoint), plan_of)| {
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            matches!(standing, Standing::Open(_) | Standing::Gone)
+        })
     }
 
-    /// Goes over to the endpoints of the present plan.
-    pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &limit::Days) {
-        let Self { plan, pool, requests, keys, days, .. } = self;
-        match (&plan.pool, &old.pool) {
-            (Some(new), Some(was)) => {
-                let Some(pool) = pool else { return };
-                for (position, plan) in new.endpoints.iter().enumerate() {
-                    match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
-                        (Some(endpoint), Some(was)) => {
-                            endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
-                            // Whoever comes back comes back enabled.
-                            endpoint.disabled &= !was.removed;
-                        }
-                        (None, _) | (_, None) => pool.endpoints.push(super::Endpoint::new(plan)),
-                    }
-                }
-                let indices: Vec<u32> = keys.indices().collect();
-                for index in indices {
-                    let Some(seat) = keys[index].sides.seat_mut() else { continue };
-                    for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
-                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
-                    }
-                }
-            }
-            (new, _) => {
-                *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
-                let indices: Vec<u32> = requests.indices().collect();
-                for index in indices {
-                    requests[index].set_route(None);
-                }
-                let indices: Vec<u32> = keys.indices().collect();
-                for index in indices {
-                    keys[index].sides.take_seat();
-                }
-            }
-        }
-    }
-
-    /// Whether running requests that wait for a new one fill what it needs of every endpoint.
-    pub(in crate::engine) fn would_fill_pool(&self, ancestors: &[u32]) -> bool {
+    /// Whether running requests that wait for a new one of a key fill what it needs of every endpoint that it may use.
+    pub(in crate::engine) fn would_fill_pool(&self, key: Option<u32>, among: &[EndpointId], ancestors: &[u32]) -> bool {
         let Some(pool) = &self.plan.pool else { return false };
-        let at = |index: u32| self.requests[index].route().and_then(|route| route.at);
-        let mut listed = pool.listed().peekable();
-        listed.peek().is_some()
-            && listed.all(|(id, endpoint)| {
-                endpoint.limits.iter().filter(|spec| limit::counts_from_end(spec.kind)).any(|spec| {
-                    let there = ancestors.iter().filter(|index| at(**index) == Some(id));
-                    let taken: u64 = there.map(|index| u64::from(self.requests[*index].costs().of(spec.charge))).sum();
-                    taken >= u64::from(limit::capacity(spec.kind))
-                })
-            })
-    }
-
-    /// Joins what two keys know of endpoints.
-    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<KeySeat>) {
-        let Some(mut from) = from else { return };
-        let Self { plan, keys, .. } = self;
-        let Some(plan) = &plan.pool else { return };
-        let seat = keys[into].sides.seat_or_new();
-        for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
-            seat.limits_on(plan, id).merge(now, &limits);
-        }
-    }
-
-    /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
-    pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
-        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat(), &self.plan.pool) else {
-            return Some(Instant::ZERO);
+        let fills = |id: EndpointId, spec: &LimitSpec, of_key: bool| {
+            let there = ancestors.iter().map(|index| &self.requests[*index]).filter(|request| {
+                let is_there = request.route().and_then(|route| route.at) == Some(id);
+                is_there && (!of_key || Some(self.queues[request.queue].key) == key)
+            });
+            let taken: u64 = there.map(|request| u64::from(request.costs().of(spec.charge))).sum();
+            limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
-        let mut latest = Instant::ZERO;
-        for (limits, plan) in seat.limits.iter().zip(&plan.endpoints) {
-            latest = latest.max(limits.free_at(&plan.key_limits, &self.days)?);
-        }
-        Some(latest)
+        let mut meant = pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)).peekable();
+        meant.peek().is_some()
+            && meant.all(|(id, endpoint)| {
+                endpoint.limits.iter().any(|spec| fills(id, spec, false))
+                    || endpoint.key_limits.iter().any(|spec| fills(id, spec, true))
+            })
     }
 
     pub(super) fn route(&mut self, index: u32) -> &mut Route {

@@ -100,6 +100,16 @@ impl Engine {
         }
     }
 
+    /// A request is back in line, if nothing refused it there.
+    fn wait_again(&mut self, now: Instant, id: RequestId, index: u32) {
+        if self.scheduler.is_refused(id) {
+            self.scheduler.claim(now, id);
+            self.requests[index as usize] = None;
+        } else {
+            self.scheduler.set_waker(id, index);
+        }
+    }
+
     fn forget_evicted(&mut self) {
         for evicted in self.scheduler.take_evicted().drain(..) {
             let Some(slot) = self.keys.get_mut(evicted.tag as usize) else { continue };
@@ -191,11 +201,11 @@ impl Balancing for Engine {
         match policy.decide_in_pool(spent, failure, true, index.into(), rest) {
             Decision::Retry { wait } => {
                 self.scheduler.retry(now, id, scope, now.saturating_add(wait), None);
-                self.scheduler.set_waker(id, index);
+                self.wait_again(now, id, index);
             }
             Decision::BackOff(delay) => {
                 self.scheduler.back_off(now, id, now.saturating_add(delay), None);
-                self.scheduler.set_waker(id, index);
+                self.wait_again(now, id, index);
             }
             Decision::GiveUp { hold, .. } => {
                 if let Some(hold) = hold {

@@ -1,0 +1,71 @@
+//! What becomes of endpoints' state when the rules or the keys change.
+
+use super::route::KeySeat;
+use super::{Endpoint, EndpointId, Pool};
+use crate::engine::limit::Days;
+use crate::engine::plan::Plan;
+use crate::engine::scheduler::Scheduler;
+use crate::engine::time::Instant;
+
+impl<W> Scheduler<W> {
+    /// Goes over to the endpoints of the present plan.
+    pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &Days) {
+        let Self { plan, pool, requests, keys, days, .. } = self;
+        match (&plan.pool, &old.pool) {
+            (Some(new), Some(was)) => {
+                let Some(pool) = pool else { return };
+                for (position, plan) in new.endpoints.iter().enumerate() {
+                    match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
+                        (Some(endpoint), Some(was)) => {
+                            endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
+                            // Whoever comes back comes back enabled.
+                            endpoint.disabled &= !was.removed;
+                        }
+                        (None, _) | (_, None) => pool.endpoints.push(Endpoint::new(plan)),
+                    }
+                }
+                let indices: Vec<u32> = keys.indices().collect();
+                for index in indices {
+                    let Some(seat) = keys[index].sides.seat_mut() else { continue };
+                    for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
+                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                    }
+                }
+            }
+            (new, _) => {
+                *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
+                let indices: Vec<u32> = requests.indices().collect();
+                for index in indices {
+                    requests[index].set_route(None);
+                }
+                let indices: Vec<u32> = keys.indices().collect();
+                for index in indices {
+                    keys[index].sides.take_seat();
+                }
+            }
+        }
+    }
+
+    /// Joins what two keys know of endpoints.
+    pub(in crate::engine) fn merge_seats(&mut self, now: Instant, into: u32, from: Option<KeySeat>) {
+        let Some(mut from) = from else { return };
+        let Self { plan, keys, .. } = self;
+        let Some(plan) = &plan.pool else { return };
+        let seat = keys[into].sides.seat_or_new();
+        for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
+            seat.limits_on(plan, id).merge(now, &limits);
+        }
+    }
+
+    /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
+    pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
+        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat(), &self.plan.pool) else {
+            return Some(Instant::ZERO);
+        };
+        let mut latest = Instant::ZERO;
+        for (limits, plan) in seat.limits.iter().zip(&plan.endpoints) {
+            latest = latest.max(limits.free_at(&plan.key_limits, &self.days)?);
+        }
+        Some(latest)
+    }
+}
