@@ -115,7 +115,7 @@ fn files() -> Vec<PathBuf> {
     ORDER.iter().map(|name| folder.join(name).with_extension("toml")).collect()
 }
 
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 19] = [
     "one-key",
     "hog-and-mice",
     "zipf",
@@ -123,6 +123,8 @@ const ORDER: [&str; 17] = [
     "lanes-overload",
     "sparse",
     "flood-wait",
+    "six-tokens",
+    "one-floods",
     "jitter",
     "weights",
     "weights-costs",

@@ -69,8 +69,8 @@ pub use engine::{
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    BreakerRules, CheckedRule, CountFrom, EndpointRules, Finding, FindingCode, Findings, Lane, NamedLimit, Observe,
-    PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
+    BreakerRules, CheckedRule, CountFrom, EndpointLimits, EndpointRules, Finding, FindingCode, Findings, Lane,
+    NamedLimit, Observe, PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{
@@ -83,7 +83,9 @@ pub use runtime::{
 pub use runtime::{Imported, State};
 #[cfg(feature = "sim")]
 pub use verify::Fill;
-pub use verify::{Breach, Headroom, LogHold, Opens, Outlook, Start, explain_log, verify, verify_arrivals};
+pub use verify::{
+    Breach, EndpointOutlook, Headroom, LogHold, Opens, Outlook, Start, explain_log, verify, verify_arrivals,
+};
 
 /// The README's example is compiled and run like any other.
 #[cfg(all(doctest, feature = "tokio", feature = "headers"))]

@@ -117,6 +117,136 @@ fn plan_tells_how_long_a_broadcast_takes() {
     assert_eq!((status, error.contains("there are individual, group, broadcast")), (1, true));
 }
 
+/// Three bots, of each a call a second for everybody and one at a time.
+const BOTS: &str = "\
+overall = '30/1s'
+[rules]
+chat = {}
+news = { priority = 2 }
+[pool]
+endpoints = ['bot-a', 'bot-b', 'bot-c']
+overall = '2/1s'
+concurrency = 1
+";
+
+#[test]
+fn check_says_what_endpoints_may_do_each_and_together() {
+    let file = Scratch::new("bots.toml", BOTS);
+    let (status, printed, _) = program(&["check", file.path()]);
+    let expected = "  pool: 3 endpoints, bot-a, bot-b, bot-c; the least loaded one is used
+  each endpoint: at most 2 in any 1s; at most 1 at a time
+  all endpoints together: at most 6 in any 1s; at most 3 at a time
+";
+    assert_eq!(status, 0, "{printed}");
+    assert!(printed.ends_with(expected), "{printed}");
+    let own = Scratch::new("own.toml", "[pool]\nsticky = true\n[pool.endpoints]\na = { overall = '5/1s' }\nb = {}\n");
+    let (_, printed, _) = program(&["check", own.path()]);
+    let expected = "  pool: 2 endpoints, a, b; the least loaded one is used; a key stays with one while that is healthy
+  endpoint a: at most 5 in any 1s
+";
+    assert!(printed.ends_with(expected), "{printed}");
+    // More of them than all calls may use.
+    let wide = Scratch::new("wide.toml", &BOTS.replace("'30/1s'", "'5/1s'"));
+    let (status, printed, _) = program(&["check", wide.path()]);
+    assert_eq!(status, 1);
+    assert!(printed.contains("`2/1s` on each of 3 endpoints, a rate above that of `overall`"), "{printed}");
+}
+
+#[test]
+fn plan_tells_what_another_endpoint_adds() {
+    let file = Scratch::new("planned.toml", BOTS);
+    let plan = |more: &[&str]| program(&[&["plan", file.path(), "--rule", "chat", "--keys", "60"][..], more].concat());
+    let (status, printed, _) = plan(&[]);
+    assert_eq!(status, 0);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 9.000 s over 3 endpoints\n"),
+        "{printed}"
+    );
+    assert!(printed.ends_with("with one endpoint more they are out after 7.000 s\n"), "{printed}");
+    let (_, printed, _) = plan(&["--endpoints", "30"]);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 1.000 s over 30 endpoints\n"),
+        "{printed}"
+    );
+    // One at a time for 900 ms each is less than two in a second: the last of 20 rounds.
+    let (_, printed, _) = plan(&["--takes", "900ms"]);
+    assert!(
+        printed.starts_with("60 calls of chat, one for each key, are out after 17.100 s over 3 endpoints\n"),
+        "{printed}"
+    );
+    let planned = json(&["plan", file.path(), "--rule", "chat", "--keys", "60", "--endpoints", "1", "--json"]);
+    assert_eq!((&planned["endpoints"], &planned["one_more_endpoint"]), (&Value::from(1), &Value::from(14.0)));
+
+    let code = Scratch::new("code.toml", "[pool]\noverall = '2/1s'\n");
+    let plan =
+        |file: &str, more: &[&str]| program(&[&["plan", file, "--rule", "default", "--keys", "60"][..], more].concat());
+    let (status, _, error) = plan(code.path(), &[]);
+    assert_eq!((status, error.contains("say with `--endpoints` how many")), (1, true), "{error}");
+    assert!(plan(code.path(), &["--endpoints", "2"]).1.contains("are out after 14.000 s over 2 endpoints\n"));
+    let none = Scratch::new("none.toml", "overall = '2/1s'\n");
+    let (status, _, error) = plan(none.path(), &["--endpoints", "2"]);
+    assert_eq!((status, error.contains("the file has no `[pool]`")), (1, true), "{error}");
+}
+
+#[test]
+fn logs_tell_which_endpoint_was_used() {
+    let file = Scratch::new("used.toml", BOTS);
+    let log = "at,rule,key,endpoint,end,again\n0,chat,1,bot-a,0.1,\n0.2,chat,2,bot-a,0.3,\n0.4,chat,3,bot-a,0.5,\n\
+               0.4,chat,4,bot-b,0.5,9\n0.4,chat,5,bot-c,,\n";
+    let history = Scratch::new("used.csv", log);
+    let (status, printed, _) = program(&["verify", file.path(), history.path()]);
+    let breach = "`pool.endpoints.bot-a.overall` 2/1s: 3 in the 1s up to 400ms, 2 allowed\n5 starts, 1 breach\n";
+    assert_eq!((status, printed.as_str()), (1, breach));
+    let unknown = Scratch::new("unknown.csv", "at,rule,key,endpoint\n1,chat,1,bot-d\n");
+    let (_, printed, _) = program(&["verify", file.path(), unknown.path()]);
+    assert!(printed.starts_with("no endpoint `bot-d`: nothing is known of"), "{printed}");
+
+    let explain = ["explain", file.path(), "--rule", "chat", "--key", "7", "--history", history.path(), "--at", "0.6"];
+    let (status, printed, _) = program(&explain);
+    let expected = "\
+rule chat, key 7, asked at 600ms: may start at 1.2s, after 600ms
+  `overall` 30/1s: 5 of 30 used, room now
+> endpoint bot-a: room at 1.2s
+    `pool.endpoints.bot-a.overall` 2/1s: 3 of 2 used, room at 1.2s
+    `pool.endpoints.bot-a.concurrency` 1: 0 of 1 used, room now
+  endpoint bot-b: room at 9s
+    the endpoint held until 9s: started at 400ms and was refused
+    `pool.endpoints.bot-b.overall` 2/1s: 1 of 2 used, room now
+    `pool.endpoints.bot-b.concurrency` 1: 0 of 1 used, room now
+  endpoint bot-c: room when a running attempt ends
+    `pool.endpoints.bot-c.overall` 2/1s: 1 of 2 used, room now
+    `pool.endpoints.bot-c.concurrency` 1: 1 of 1 used, room when a running attempt ends
+";
+    assert_eq!((status, printed.as_str()), (1, expected));
+    let said = json(&[&explain[..], &["--on", "bot-b", "--json"]].concat());
+    assert_eq!((&said["at"], &said["endpoints"][0]["endpoint"]), (&Value::from(9.0), &Value::from("bot-b")));
+    assert_eq!(said["endpoints"].as_array().map(Vec::len), Some(1));
+    let (status, _, error) = program(&[&explain[..], &["--on", "bot-x"]].concat());
+    assert_eq!((status, error.contains("there are bot-a, bot-b, bot-c")), (1, true));
+
+    // Endpoints from code are those of the log.
+    let code = Scratch::new("from-code.toml", "[rules]\nchat = {}\n[pool]\nconcurrency = 1\n");
+    let overlap = Scratch::new("overlap.csv", "at,rule,key,endpoint,end\n0,chat,1,x,2\n1,chat,2,x,2\n1,chat,3,y,2\n");
+    let (_, printed, _) = program(&["verify", code.path(), overlap.path()]);
+    assert!(
+        printed.starts_with("`pool.endpoints.x.concurrency` 1: 2 at once at 1s, 1 allowed\n3 starts, 1"),
+        "{printed}"
+    );
+
+    // What is simulated reads the same.
+    let simulated = Scratch::new("simulated.csv", "");
+    assert_eq!(program(&["simulate", "examples/scenarios/six-tokens.toml", "--csv", simulated.path()]).0, 0);
+    let tokens = ["a", "b", "c", "d", "e", "f"].map(|name| format!("'bot-{name}'")).join(", ");
+    let rules = Scratch::new("tokens.toml", &format!("[pool]\nconcurrency = 1\nendpoints = [{tokens}]\n"));
+    let (status, printed, _) = program(&["verify", rules.path(), simulated.path()]);
+    assert_eq!((status, printed.as_str()), (0, "240 starts, 0 breaches\n"));
+    let text = std::fs::read_to_string(simulated.path()).expect("a log");
+    assert!(
+        text.starts_with("at,rule,key,cost,end,again,endpoint\n0.000000000,default,0,1,5.000000000,,bot-a\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn simulate_shows_a_scenario_under_one_policy_or_several() {
     let scenario = "examples/scenarios/hog-and-mice.toml";

@@ -77,6 +77,19 @@ fn chats_that_the_server_limits_finish_and_harm_nobody() {
 }
 
 #[test]
+fn six_tokens_upload_six_parts_at_a_time_and_never_two_with_one() {
+    assert_eq!(own("six-tokens"), ["195.000 s", "6", "1", "40", "0"]);
+    // Whoever sends to one after the other, whatever they are busy with, is refused again and again.
+    assert_eq!(run("six-tokens", Policy::Fifo), ["195.000 s", "6", "1", "40", "4680"]);
+}
+
+#[test]
+fn a_token_that_floods_slows_none_of_the_others() {
+    assert_eq!(own("one-floods"), ["600", "3020", "20", "20", "0"]);
+    assert_eq!(run("one-floods", Policy::Fifo)[1..4], ["3001", "886329", "148221"]);
+}
+
+#[test]
 fn a_margin_of_the_jitter_is_never_refused() {
     let shown = own("jitter");
     let variants: Vec<_> = shown.chunks(2).map(|pair| [pair[0].as_str(), pair[1].as_str()]).collect();

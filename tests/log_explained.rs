@@ -31,6 +31,8 @@ fn foretold(head: &str, traffic: &str) {
         let last = known[started - 1].at;
         let mut asked = next.clone();
         asked.at = last;
+        // It may go anywhere.
+        asked.endpoint = None;
         let opens = match explain_log(record.rules(), known, &asked).opens() {
             Opens::Now => last,
             Opens::At(at) => at,
@@ -57,6 +59,10 @@ fn the_engine_starts_a_saturated_queue_when_the_log_says_so() {
     }
     foretold("per_key = '4/1s'\\ncount_from = 'response'", "calls = 60\ntakes = '300ms'\ncost = 2");
     foretold("key_concurrency = 1", "calls = 60\ntakes = '300ms'");
+    for pool in ["overall = '3/1s'", "overall = '3/2s smooth'\nper_key = '2/1s'", "overall = '2/1s burst 4'"] {
+        foretold(&format!("[pool]\nendpoints = ['a', 'b', 'c']\n{pool}").replace('\n', "\\n"), "calls = 60");
+    }
+    foretold("[pool]\\nendpoints = ['a', 'b']\\nconcurrency = 2", "calls = 60\ntakes = '300ms'");
 }
 
 #[test]

@@ -119,6 +119,32 @@ fn a_probe_that_is_granted_and_not_taken_up_gives_its_place_back() {
 }
 
 #[test]
+fn a_grant_from_before_a_breaker_opened_is_no_probe() {
+    let mut world = World::new("breaker = { failures = 1, reset = '100ms', jitter = 0 }");
+    let ill = world.granted(at(0));
+    assert_eq!(world.claims(at(0), ill), Some(A));
+    let other = [A];
+    let entry = Entry { endpoints: &other, ..Entry::default() };
+    let [late, later] = [0, 0].map(|_| {
+        let key = world.machine.add_key(at(0), 7);
+        world.machine.enqueue(at(0), key, RuleId(0), entry).expect("room in line")
+    });
+    world.machine.dispatch(at(0));
+    assert!(world.machine.is_granted(late) && world.machine.is_granted(later));
+    world.machine.report(at(10), ill, Report::Failure, 0);
+    world.machine.finish(at(10), ill);
+    // When they come for what they were granted, the breaker is half-open: one of them probes, and the other one waits.
+    world.machine.dispatch(at(110));
+    assert_eq!(world.claims(at(110), late), Some(A));
+    assert_eq!(world.claims(at(110), later), None);
+    assert_eq!(world.live(at(110)), [1, 0]);
+    world.machine.report(at(120), late, Report::Success, 0);
+    world.machine.finish(at(120), late);
+    world.machine.dispatch(at(120));
+    assert_eq!(world.claims(at(120), later), Some(A));
+}
+
+#[test]
 fn a_crowd_behind_one_busy_endpoint_goes_in_order_whatever_else_is_free() {
     // All are bound to one endpoint that takes one at a time; each end lets exactly the next one go, in order.
     let mut world = World::new("concurrency = 1");

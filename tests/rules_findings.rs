@@ -186,6 +186,10 @@ const FILES: &[(&str, &str)] = &[
         "what is unreadable hides no other finding and makes up none",
         "[rules.a]\npriority = 'low'\nunder = 'account'\nweight = 0\n[limits.account]\noverall = '1/1s'\n[lanes.2]",
     ),
+    (
+        "what of a pool is of no use",
+        "overall = '20/1s'\n[pool]\noverall = '30/1s'\nper_key = '40/1s'\nsticky = true\nendpoints = ['a']",
+    ),
 ];
 
 /// Texts with calendar days.

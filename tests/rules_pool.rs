@@ -141,6 +141,71 @@ fn findings_say_what_is_wrong_with_a_pool() {
 }
 
 #[test]
+fn warnings_say_what_of_a_pool_is_of_no_use() {
+    let warnings = |text: &str| -> Vec<String> {
+        let rules = read(text);
+        rules.warnings().iter().map(ToString::to_string).collect()
+    };
+    let unreachable = "warning[unreachable-rate]";
+    for (text, expected) in [
+        (
+            "overall = '20/1s'\n[pool]\nendpoints = ['a', 'b', 'c']\noverall = '7/1s'",
+            format!(
+                "4:11: {unreachable} pool.overall: found `7/1s` on each of 3 endpoints, a rate above that of `overall`; \
+                 allowed: up to the rate of `20/1s` in all"
+            ),
+        ),
+        (
+            "overall = '20/1s'\n[pool.endpoints]\na = { overall = '15/1s' }\nb = { overall = '301/1m' }",
+            format!(
+                "{unreachable} pool.endpoints: found 2 endpoints, a rate above that of `overall`; allowed: up to the rate \
+                 of `20/1s` in all"
+            ),
+        ),
+        (
+            "[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'\nper_key = '11/1s'",
+            format!(
+                "4:11: {unreachable} pool.per_key: found `11/1s`, a rate above that of `pool.overall`; allowed: up to the \
+                 rate of `10/1s`"
+            ),
+        ),
+        (
+            "[pool]\noverall = '10/1s'\n[pool.endpoints]\na = { per_key = '3/1s', overall = '2/1s' }\nb = {}",
+            format!(
+                "4:17: {unreachable} pool.endpoints.a.per_key: found `3/1s`, a rate above that of \
+                 `pool.endpoints.a.overall`; allowed: up to the rate of `2/1s`"
+            ),
+        ),
+        (
+            "[pool]\nendpoints = ['a']\nsticky = true",
+            "3:10: warning[no-effect] pool.sticky: found `sticky` with one endpoint; allowed: two or more endpoints"
+                .to_owned(),
+        ),
+        (
+            "[pool]\nchoose = 'in-order'\n[pool.endpoints]\na = { weight = 2 }\nb = {}",
+            "4:16: warning[no-effect] pool.endpoints.a.weight: found `weight` with `choose = \"in-order\"`; allowed: no \
+             weight, or another `choose`"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(warnings(text), [expected], "{text}");
+    }
+    for sound in [
+        // As much as all calls may do, and some calls that may do more.
+        "overall = '20/1s'\n[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'",
+        "overall = '20/1s'\n[rules]\na = {}\nb = { under = [] }\n[pool]\nendpoints = ['a', 'b', 'c']\noverall = '10/1s'",
+        // Other units, none, or endpoints from code.
+        "units = ['t']\noverall = '20/1s'\n[rules]\na = {}\n[pool]\nendpoints = ['a', 'b', 'c']\noverall = '10/1s t'",
+        "overall = '20/1s'\n[pool]\nendpoints = ['a', 'b', 'c']",
+        "overall = '20/1s'\n[pool]\noverall = '30/1s'\nsticky = true",
+        "[pool]\nendpoints = ['a', 'b']\nsticky = true",
+        FULL,
+    ] {
+        assert_eq!(warnings(sound), [""; 0], "{sound}");
+    }
+}
+
+#[test]
 fn a_pool_without_endpoints_is_none_before_it_has_some() {
     let rules = read("[pool]\nconcurrency = 1");
     let has_pool = |plan: &Plan| plan.pool.is_some();

@@ -47,6 +47,68 @@ fn waits() {
     assert_eq!(shown(Policy::Fifo, TWO_KEYS, &shows), line);
 }
 
+/// Two endpoints, a start a second on each, and a server that counts them apart.
+const TWO_ENDPOINTS: &str = r#"
+    rules = "[pool]\nendpoints = ['a', 'b']\noverall = '1/1s'"
+    [[traffic]]
+    keys = 4
+    calls = 4
+    [[server]]
+    limit = "1/1s"
+    each = "endpoint"
+"#;
+
+#[test]
+fn endpoints() {
+    let shows = [
+        "'started'\non = 'a'",
+        "'last-start'\non = 'b'",
+        "'overshoot'\nlimit = 'pool.overall'",
+        "'overshoot'\nlimit = 'pool.endpoints.b.overall'",
+        "'refusals'",
+        "'refusals'\non = 'b'",
+        "'makespan'",
+        "'fair-makespan'",
+        "'idle-while-ready'",
+    ];
+    // One on each at 0 s and at 1 s. The fluid schedule is through at 2 s, when the last call is served.
+    let own = ["2", "1.000 s", "0", "0", "0", "0", "1.000", "2.000", "none"];
+    assert_eq!(shown(Policy::Balancer, TWO_ENDPOINTS, &shows), own);
+    // All at 0 s, two of which are refused and come back at 1 s.
+    let blind = ["2", "1.000 s", "1", "1", "2", "1", "1.000", "2.000", "none"];
+    assert_eq!(shown(Policy::Fifo, TWO_ENDPOINTS, &shows), blind);
+    // Bound to one of them.
+    let bound = TWO_ENDPOINTS.replace("calls = 4", "calls = 4\n    endpoints = ['b']");
+    for policy in [Policy::Balancer, Policy::Fifo] {
+        assert_eq!(shown(policy, &bound, &shows[..2]), ["0", "3.000 s"], "{policy}");
+    }
+}
+
+#[test]
+fn attempts_at_once() {
+    // At 0 s two; of the one on `a` the answer is back at 2 s, in the instant in which the next one starts.
+    let scenario = r#"
+        rules = "[pool]\nconcurrency = 1\nendpoints = ['a', 'b']"
+        [[traffic]]
+        name = "long"
+        calls = 2
+        takes = "2s"
+        [[traffic]]
+        name = "short"
+        first_key = 1
+        start = "1s"
+        calls = 1
+        [[server]]
+        at_once = 1
+        each = "endpoint"
+    "#;
+    let shows =
+        ["'at-once'", "'at-once'\non = 'a'", "'at-once'\nof = 'short'", "'last-start'\nof = 'short'", "'refusals'"];
+    assert_eq!(shown(Policy::Balancer, scenario, &shows), ["2", "1", "1", "2.000 s", "0"]);
+    // The short one comes to `a`, which works on something for another second.
+    assert_eq!(shown(Policy::Fifo, scenario, &shows), ["2", "1", "1", "2.000 s", "1"]);
+}
+
 #[test]
 fn what_never_started_has_waited_to_the_end() {
     let scenario = format!("until = '2s'\n{TWO_KEYS}");

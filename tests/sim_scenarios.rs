@@ -74,12 +74,24 @@ fn each_field_says_what_it_takes() {
         (format!("{show}{traffic}{traffic}"), "duplicate-name traffic[1].name"),
         (format!("{show}{traffic}[[server]]\nkind = 'fixed'"), "empty server[0].limit"),
         (format!("{show}{traffic}[[server]]\nlimit = '1/1s'\nkeys = [9, 0]"), "out-of-range server[0].keys"),
+        (format!("{show}{traffic}[[server]]\nat_once = 0"), "zero server[0].at_once"),
+        (format!("{show}{traffic}[[server]]\nat_once = 1\nlimit = '1/1s'"), "two-meanings server[0].limit"),
+        (format!("{show}{traffic}[[server]]\nat_once = 1\nkind = 'fixed'"), "two-meanings server[0].kind"),
+        (format!("{show}{traffic}[[server]]\nat_once = 1\neach = 'bot'"), "unknown-value server[0].each"),
+        (format!("{show}{traffic}[[server]]\nat_once = 1\nendpoints = ['a']"), "unknown-value server[0].endpoints"),
+        (format!("{show}{traffic}endpoints = ['a']"), "unknown-value traffic[0].endpoints"),
+        (format!("{traffic}{show}on = 'a'"), "unknown-value show[0].on"),
         (format!("{show}{traffic}[network]\nlatency = '1s'"), "unknown-field network.latency"),
         (format!("{show}{traffic}[[variants]]\nmargin = '1s'"), "empty variants[0].title"),
         (format!("rules_file = 'x.toml'\n{show}{traffic}"), "unreadable-file rules_file"),
     ] {
         assert_eq!(found(&text), [expected], "{text}");
     }
+    let pool = findings(&format!("title = 't'\nrules = '[pool]'\n{traffic}{show}"));
+    assert!(
+        pool.to_string().starts_with("error[empty] pool.endpoints: found no `pool.endpoints`; allowed: "),
+        "{pool}"
+    );
     assert_eq!(findings("title = 't'").to_string().lines().count(), 1);
     assert!(findings("title = ").to_string().starts_with("1:9: error[syntax]"));
 }

@@ -127,10 +127,31 @@ enum Now {
     Closed,
     /// Failures in a row so far.
     Failing(u32),
-    /// For `length`, which goes for the next time, too, if no probe succeeds.
-    Open { until: Instant, length: Nanos },
+    Open {
+        until: Instant,
+        rest: Rest,
+    },
     /// `out` probes are under way, the last one since an instant; `passed` succeeded.
-    HalfOpen { out: u32, passed: u32, since: Instant, length: Nanos },
+    HalfOpen {
+        out: u32,
+        passed: u32,
+        since: Instant,
+        rest: Rest,
+    },
+}
+
+/// How long it is open, the next time, too, if no probe succeeds, and how it is probed then.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    length: Nanos,
+    /// By one attempt, whatever the plan says.
+    alone: bool,
+}
+
+impl Rest {
+    fn probes(self, plan: &BreakerPlan) -> u32 {
+        if self.alone { 1 } else { plan.probes.max(1) }
+    }
 }
 
 impl Breaker {
@@ -151,9 +172,9 @@ impl Breaker {
             Now::Closed | Now::Failing(_) => Admission::Free,
             Now::Open { until, .. } if until > now => Admission::Closed(until),
             Now::Open { .. } => Admission::Probe,
-            Now::HalfOpen { out, passed, since, length } => {
-                let lost = since.saturating_add(length);
-                if out.saturating_add(passed) < plan.probes.max(1) || lost <= now {
+            Now::HalfOpen { out, passed, since, rest } => {
+                let lost = since.saturating_add(rest.length);
+                if out.saturating_add(passed) < rest.probes(plan) || lost <= now {
                     Admission::Probe
                 } else {
                     Admission::Probed(lost)
@@ -166,18 +187,27 @@ impl Breaker {
     pub fn begin(&mut self, plan: &BreakerPlan, now: Instant) -> Ticket {
         match self.now {
             Now::Closed | Now::Failing(_) => {}
-            Now::Open { length, .. } => {
-                self.change(Now::HalfOpen { out: 1, passed: 0, since: now, length });
+            Now::Open { rest, .. } => {
+                self.change(Now::HalfOpen { out: 1, passed: 0, since: now, rest });
             }
-            Now::HalfOpen { out, passed, length, .. } if out.saturating_add(passed) >= plan.probes.max(1) => {
+            Now::HalfOpen { out, passed, rest, .. } if out.saturating_add(passed) >= rest.probes(plan) => {
                 // The others never reported. Nor is it of interest any more what they have to say.
-                self.change(Now::HalfOpen { out: 1, passed, since: now, length });
+                self.change(Now::HalfOpen { out: 1, passed, since: now, rest });
             }
-            Now::HalfOpen { out, passed, length, .. } => {
-                self.now = Now::HalfOpen { out: out + 1, passed, since: now, length };
+            Now::HalfOpen { out, passed, rest, .. } => {
+                self.now = Now::HalfOpen { out: out + 1, passed, since: now, rest };
             }
         }
         Ticket(self.ticket)
+    }
+
+    /// Whether an attempt that was to begin with this ticket still may: nothing has changed, or the breaker is closed.
+    #[must_use]
+    pub fn lets_begin(&self, ticket: Ticket) -> bool {
+        match self.now {
+            Now::Closed | Now::Failing(_) => true,
+            Now::Open { .. } | Now::HalfOpen { .. } => ticket.0 == self.ticket,
+        }
     }
 
     /// An attempt ended, or was never made after all. `seed` is what jitter is drawn from. Returns whether the breaker
@@ -197,20 +227,20 @@ impl Breaker {
             }
             (Now::Closed, Report::Failure) => self.note_failure(plan, now, 1, seed),
             (Now::Failing(row), Report::Failure) => self.note_failure(plan, now, row.saturating_add(1), seed),
-            (Now::HalfOpen { out, passed, since, length }, Report::Neutral) => {
-                self.now = Now::HalfOpen { out: out.saturating_sub(1), passed, since, length };
+            (Now::HalfOpen { out, passed, since, rest }, Report::Neutral) => {
+                self.now = Now::HalfOpen { out: out.saturating_sub(1), passed, since, rest };
                 false
             }
-            (Now::HalfOpen { out, passed, since, length }, Report::Success) => {
-                if passed + 1 >= plan.probes.max(1) {
+            (Now::HalfOpen { out, passed, since, rest }, Report::Success) => {
+                if passed + 1 >= rest.probes(plan) {
                     self.close();
                 } else {
-                    self.now = Now::HalfOpen { out: out.saturating_sub(1), passed: passed + 1, since, length };
+                    self.now = Now::HalfOpen { out: out.saturating_sub(1), passed: passed + 1, since, rest };
                 }
                 false
             }
-            (Now::HalfOpen { length, .. }, Report::Failure) => {
-                self.open_for(plan, now, length, seed);
+            (Now::HalfOpen { rest, .. }, Report::Failure) => {
+                self.open_for(plan, now, rest, seed);
                 true
             }
         }
@@ -218,7 +248,12 @@ impl Breaker {
 
     /// Opens it for `length`, and again for as long whenever a probe fails, until one succeeds.
     pub fn open(&mut self, now: Instant, length: Nanos) {
-        self.change(Now::Open { until: now.saturating_add(length), length });
+        self.open_until(now.saturating_add(length), Rest { length, alone: false });
+    }
+
+    /// The same, but one attempt alone probes it then, whatever the plan says.
+    pub fn exhaust(&mut self, now: Instant, length: Nanos) {
+        self.open_until(now.saturating_add(length), Rest { length, alone: true });
     }
 
     /// Closes it, whatever it knows.
@@ -237,23 +272,24 @@ impl Breaker {
                 && failed.saturating_mul(ratio.of.into()) >= all.saturating_mul(ratio.part.into());
         }
         if opens {
-            self.open_for(plan, now, plan.reset, seed);
+            self.open_for(plan, now, Rest { length: plan.reset, alone: false }, seed);
         }
         opens
     }
 
-    fn open_for(&mut self, plan: &BreakerPlan, now: Instant, length: Nanos, seed: u64) {
-        let more = length.get() as f64 * plan.jitter.clamp(0.0, 1.0) * super::retry::draw(seed);
-        let until = now.saturating_add(length).saturating_add(Nanos::new(more as u64));
-        self.change(Now::Open { until, length });
+    fn open_for(&mut self, plan: &BreakerPlan, now: Instant, rest: Rest, seed: u64) {
+        let more = rest.length.get() as f64 * plan.jitter.clamp(0.0, 1.0) * super::retry::draw(seed);
+        self.open_until(now.saturating_add(rest.length).saturating_add(Nanos::new(more as u64)), rest);
+    }
+
+    fn open_until(&mut self, until: Instant, rest: Rest) {
+        self.change(Now::Open { until, rest });
+        self.log = Slots::default();
     }
 
     fn change(&mut self, now: Now) {
         self.now = now;
         self.ticket = self.ticket.wrapping_add(1);
-        if matches!(now, Now::Open { .. }) {
-            self.log = Slots::default();
-        }
     }
 }
 
@@ -387,6 +423,34 @@ mod tests {
             run(&mut breaker, &plan(), at(7_200_000), Report::Failure);
         }
         assert_eq!(breaker.state(at(7_200_000)), BreakerState::Open { until: at(7_230_000) });
+    }
+
+    #[test]
+    fn a_spent_quota_is_probed_by_one_attempt() {
+        let plan = BreakerPlan { probes: 3, ..plan() };
+        let mut breaker = Breaker::default();
+        breaker.exhaust(at(0), Nanos::from_secs(3_600));
+        for hour in [3_600_000, 7_200_000] {
+            assert_eq!(breaker.admits(&plan, at(hour)), Admission::Probe);
+            let probe = breaker.begin(&plan, at(hour));
+            assert!(matches!(breaker.admits(&plan, at(hour)), Admission::Probed(_)));
+            assert!(breaker.end(&plan, at(hour), probe, Report::Failure, 0));
+        }
+        // Its success is enough, too.
+        run(&mut breaker, &plan, at(10_800_000), Report::Success);
+        assert_eq!(breaker.state(at(10_800_000)), BreakerState::Closed);
+    }
+
+    #[test]
+    fn what_is_to_begin_may_as_long_as_nothing_changed() {
+        let mut breaker = Breaker::default();
+        let early = breaker.begin(&plan(), at(0));
+        breaker.open(at(0), Nanos::from_secs(1));
+        assert!(!breaker.lets_begin(early));
+        let probe = breaker.begin(&plan(), at(1_000));
+        assert!(breaker.lets_begin(probe) && !breaker.lets_begin(early));
+        breaker.end(&plan(), at(1_000), probe, Report::Success, 0);
+        assert!(breaker.lets_begin(early));
     }
 
     #[test]

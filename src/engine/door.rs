@@ -192,10 +192,11 @@ impl<W> Scheduler<W> {
             self.door.outside.iter().map(|((queue, _), outsider)| (*queue, outsider.id)).collect();
         self.door.open.clear();
         for (queue, id) in outside {
-            let costs = self.requests[id.index].costs.get();
             if self.plan.rules[usize::from(self.queues[queue].rule)].removed {
                 self.refuse(now, id.index, Why::RuleRemoved);
-            } else if let Err((cost, capacity)) = self.must_fit(queue, costs) {
+            } else if let Err((cost, capacity)) =
+                self.must_fit(queue, self.requests[id.index].among(), self.requests[id.index].costs.get())
+            {
                 self.refuse(now, id.index, Why::CostTooHigh { cost, capacity });
             } else {
                 self.door.note_freed(queue);

@@ -126,7 +126,8 @@ impl<W> Scheduler<W> {
         request.costs.at_least_asked();
         let queue = request.queue;
         // What it turned out to cost may be more than ever fits.
-        if self.must_fit(queue, self.requests[id.index].costs.get()).is_err() {
+        let request = &self.requests[id.index];
+        if self.must_fit(queue, request.among(), request.costs.get()).is_err() {
             self.requests[id.index].costs.as_asked();
         }
         self.count_in(queue, id.index);

@@ -231,7 +231,9 @@ impl<W> Scheduler<W> {
             self.refuse(now, index, Why::RuleRemoved);
             return true;
         }
-        let Err((cost, capacity)) = self.must_fit(request.queue, request.costs.get()) else { return false };
+        let Err((cost, capacity)) = self.must_fit(request.queue, request.among(), request.costs.get()) else {
+            return false;
+        };
         self.refuse(now, index, Why::CostTooHigh { cost, capacity });
         true
     }

@@ -7,7 +7,7 @@ use super::cost::OwnCosts;
 use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
-use super::pool::{KeySeat, Route};
+use super::pool::{EndpointId, KeySeat, Route};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -39,6 +39,11 @@ impl<W> Request<W> {
     /// Whether it is granted or runs, and has no response yet.
     pub(super) const fn is_awaited(&self) -> bool {
         self.stage.is_outstanding(!self.is_read)
+    }
+
+    /// The endpoints that it may use; empty: all.
+    pub(super) fn among(&self) -> &[EndpointId] {
+        self.route.as_ref().map_or(&[], |route| &route.among)
     }
 }
 

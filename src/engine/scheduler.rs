@@ -13,7 +13,7 @@ use super::lane::{Lane, Ring};
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::observe::Difference;
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
-use super::pool::Pool;
+use super::pool::{EndpointId, Pool};
 use super::queue::{KeyRecord, Queue, Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
@@ -556,7 +556,7 @@ impl<W> Scheduler<W> {
         let queue = self.queue_of(key.index, rule);
         let costs = Costs::new(entry.cost, entry.units);
         if !costs.is_plain() {
-            let fits = self.must_fit(queue, costs).and_then(|()| self.plan.must_fit_pool(entry.endpoints, costs));
+            let fits = self.must_fit(queue, entry.endpoints, costs);
             fits.map_err(|(cost, capacity)| Turned::CostTooHigh { cost, capacity })?;
         }
         Ok(queue)
@@ -569,8 +569,9 @@ impl<W> Scheduler<W> {
             && self.is_clear(now, queue, Costs::new(entry.cost, entry.units))
     }
 
-    /// What a request costs and what there is room for, if one of its limits never has room for it.
-    pub(super) fn must_fit(&self, queue: u32, costs: Costs<'_>) -> Result<(), (u32, u32)> {
+    /// What a request costs and what there is room for, if one of its limits never has room for it, or none of the
+    /// endpoints that it may use.
+    pub(super) fn must_fit(&self, queue: u32, endpoints: &[EndpointId], costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let queue = &self.queues[queue];
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
@@ -581,7 +582,7 @@ impl<W> Scheduler<W> {
                 return Err((cost, capacity));
             }
         }
-        Ok(())
+        self.plan.must_fit_pool(endpoints, costs)
     }
 
     /// Ends the attempt and puts the request in line again, outside its queue.

@@ -5,7 +5,7 @@ use super::cost::Costs;
 use super::limit::{self, Ask, LimitState, Spec};
 use super::observe::Difference;
 use super::plan::{LimitSpec, RuleId};
-use super::pool::EndpointSnapshot;
+use super::pool::{EndpointId, EndpointSnapshot};
 use super::queue::{Queue, Request};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -168,7 +168,7 @@ impl<W> Scheduler<W> {
     /// Whether a new request of this queue could never start because the given running requests, which wait for it,
     /// fill a limit that lets go only when they end.
     #[must_use]
-    pub fn would_deadlock(&self, rule: RuleId, key: KeyId, ancestors: &[RequestId]) -> bool {
+    pub fn would_deadlock(&self, rule: RuleId, key: KeyId, endpoints: &[EndpointId], ancestors: &[RequestId]) -> bool {
         let goes_on = |id: &&RequestId| {
             self.requests.get(id.index, id.generation).is_some_and(|request| request.stage.may_go_on())
         };
@@ -199,7 +199,7 @@ impl<W> Scheduler<W> {
                     rule_of(other).shared.iter().any(|also| also.limit == bound.limit)
                 })
             })
-            || self.would_fill_pool(&indices)
+            || self.would_fill_pool(known.then_some(key.index), endpoints, &indices)
     }
 }
 

@@ -35,8 +35,7 @@ pub use finding::{Finding, FindingCode, Findings, Severity};
 pub(crate) use levels::{Level, Whose};
 pub use model::{CheckedRule, Rules};
 pub use observe::Observe;
-pub(crate) use pool::EndpointLimits;
-pub use pool::{BreakerRules, EndpointRules, PoolRules};
+pub use pool::{BreakerRules, EndpointLimits, EndpointRules, PoolRules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
 #[cfg(feature = "sim")]

@@ -46,7 +46,7 @@ pub struct PoolRules {
     pub(super) failover: Failover,
     /// `Some(None)`: without any.
     pub(super) breaker: Option<Option<BreakerRules>>,
-    pub(super) sticky: bool,
+    pub(super) sticky: Option<At<bool>>,
     pub(super) exhausted: Option<At<Nanos>>,
 }
 
@@ -114,7 +114,7 @@ impl PoolRules {
     /// is remembered for that: each key has an order of its own among the endpoints. When one comes or goes, only its own
     /// keys move. Default: no.
     pub fn sticky(mut self, sticky: bool) -> Self {
-        self.sticky = sticky;
+        self.sticky = Some(sticky.into());
         self
     }
 
@@ -126,14 +126,20 @@ impl PoolRules {
     }
 }
 
-/// The limits of one endpoint, its own or those of the pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndpointLimits<'r> {
-    pub(crate) name: &'r str,
-    pub(crate) overall: &'r [Quota],
-    pub(crate) per_key: &'r [Quota],
-    pub(crate) concurrency: Option<u32>,
-    pub(crate) key_concurrency: Option<u32>,
+/// The limits of one endpoint: its own, and where it has none those of the pool. [`Rules::endpoint_limits`] tells them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EndpointLimits<'r> {
+    /// Its name.
+    pub name: &'r str,
+    /// Of all starts on it.
+    pub overall: &'r [Quota],
+    /// Of each key's starts on it.
+    pub per_key: &'r [Quota],
+    /// How many attempts may run on it at once. `None`: any number.
+    pub concurrency: Option<u32>,
+    /// How many attempts of each key may run on it at once. `None`: any number.
+    pub key_concurrency: Option<u32>,
 }
 
 /// What one endpoint has of its own: in place of what the pool says of each.
@@ -342,18 +348,6 @@ impl Rules {
         self.model().pool.is_some()
     }
 
-    /// How many attempts may run at once on each endpoint that has no other number.
-    #[must_use]
-    pub fn endpoint_concurrency(&self) -> Option<u32> {
-        self.model().pool.as_ref()?.caps.concurrency
-    }
-
-    /// The quotas of each endpoint that has no others.
-    #[must_use]
-    pub fn endpoint_overall(&self) -> &[Quota] {
-        self.model().pool.as_ref().map_or(&[], |pool| &pool.caps.overall)
-    }
-
     /// These rules with other endpoints; what else their `[pool]` says goes for those, too.
     ///
     /// ```
@@ -378,8 +372,58 @@ impl Rules {
         Ok(self.with_checked(checked))
     }
 
-    /// The limits of each endpoint.
-    pub(crate) fn endpoint_limits(&self) -> impl Iterator<Item = EndpointLimits<'_>> {
+    /// These rules with one endpoint more, or another one in the place of that of its name.
+    ///
+    /// # Errors
+    ///
+    /// [`Findings`] that say what the same endpoint would be refused for in a rules file.
+    pub fn with_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<Self, Findings> {
+        let added = check::endpoints(self.model(), &[(At::from(name.to_owned()), endpoint)])?;
+        let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
+        for endpoint in added {
+            match all.iter_mut().find(|known| known.name == endpoint.name) {
+                Some(known) => *known = endpoint,
+                None => all.push(endpoint),
+            }
+        }
+        Ok(self.with_checked(all))
+    }
+
+    /// These rules without an endpoint. Without one of this name there is nothing to do.
+    ///
+    /// ```
+    /// use request_balancer::{EndpointRules, Rules};
+    ///
+    /// let rules: Rules = "[pool]\nendpoints = ['bot-a', 'bot-b']".parse()?;
+    /// let rules = rules.with_endpoint("bot-c", EndpointRules::new().weight(2))?.without_endpoint("bot-a");
+    /// assert_eq!(rules.endpoints().collect::<Vec<_>>(), ["bot-b", "bot-c"]);
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
+    #[must_use]
+    pub fn without_endpoint(&self, name: &str) -> Self {
+        let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
+        all.retain(|endpoint| *endpoint.name != *name);
+        self.with_checked(all)
+    }
+
+    /// The limits of each endpoint, in the order of [`endpoints`](Self::endpoints).
+    ///
+    /// ```
+    /// use request_balancer::Rules;
+    ///
+    /// let rules: Rules = "
+    ///     [pool]
+    ///     concurrency = 1
+    ///     [pool.endpoints]
+    ///     bot-a = {}
+    ///     bot-b = { concurrency = 4 }
+    /// "
+    /// .parse()?;
+    /// let caps: Vec<_> = rules.endpoint_limits().map(|limits| (limits.name, limits.concurrency)).collect();
+    /// assert_eq!(caps, [("bot-a", Some(1)), ("bot-b", Some(4))]);
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
+    pub fn endpoint_limits(&self) -> impl Iterator<Item = EndpointLimits<'_>> {
         self.model().pool.iter().flat_map(CheckedPool::limits)
     }
 
@@ -396,30 +440,7 @@ impl Rules {
 
 #[cfg(feature = "tokio")]
 impl Rules {
-    /// These rules with one endpoint more, or another one in the place of that of its name.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn with_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<Self, Findings> {
-        let added = check::endpoints(self.model(), &[(At::from(name.to_owned()), endpoint)])?;
-        let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
-        for endpoint in added {
-            match all.iter_mut().find(|known| known.name == endpoint.name) {
-                Some(known) => *known = endpoint,
-                None => all.push(endpoint),
-            }
-        }
-        Ok(self.with_checked(all))
-    }
-
-    /// These rules without an endpoint.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn without_endpoint(&self, name: &str) -> Self {
-        let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
-        all.retain(|endpoint| *endpoint.name != *name);
-        self.with_checked(all)
-    }
-
     /// These rules with the endpoints of others, if those have a pool.
-    #[cfg(feature = "tokio")]
     pub(crate) fn with_endpoints_of(&self, other: &Self) -> Self {
         match &other.model().pool {
             Some(pool) => self.with_checked(pool.endpoints.clone()),
@@ -428,7 +449,6 @@ impl Rules {
     }
 
     /// These rules with only those of their endpoints.
-    #[cfg(feature = "tokio")]
     pub(crate) fn with_endpoints_that(&self, stay: impl Fn(&str) -> bool) -> Self {
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
         all.retain(|endpoint| stay(&endpoint.name));

@@ -54,14 +54,15 @@
 //! | `policies` | who is worth looking at; default all |
 //! | `[network]` | `delay` each way, and by how much more a way takes at most (`jitter`), drawn evenly; default none |
 //! | `[[traffic]]` | who calls, see below |
-//! | `[[server]]` | what the server allows: `limit = "1/2s"`, what it `counts`, `"calls"` whatever they cost (default), `"requests"` or a declared unit, in which no call counts more than the limit; its `kind`, `sliding`, `fixed`, `bucket` or `paced`; `each = "key"` or `"all"`; `keys = [0, 9]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
+//! | `[[server]]` | what the server allows: `limit = "1/2s"`, what it `counts`, `"calls"` whatever they cost (default), `"requests"` or a declared unit, in which no call counts more than the limit; its `kind`, `sliding`, `fixed`, `bucket` or `paced`; or instead `at_once = 1`, how many calls it works on at a time; `each = "all"` (default), `"key"`, `"endpoint"` or `"key-on-endpoint"`: whom it counts apart; `keys = [0, 9]`, `endpoints = ["bot-c"]`: only those; `penalty`: whoever is refused is refused for so long, and for as long again if he comes before; `retry_after`: what it says, if not how long it takes |
 //! | `[[show]]` | a `metric`, what it needs to know, `what` it is called, its `optimum`, and the bound: `exact = true`, `within = "3%"` of the optimum, `at_most`, `at_least` |
 //! | `[[variants]]` | the same again with another `margin`, `count_from`, `delay`, `jitter`, and more to `show`; each has a `title` |
 //!
 //! Traffic has a `name` (default: its rule's), a `rule`, and `calls` of `cost` (one number, or the lowest and the highest),
 //! on each of which the server works for as long as it `takes`. What they cost in units that the rules declare, of the first
-//! three, `units = { tokens = [100, 900] }` says; default nothing. They have `keys = 100` keys from `first_key` on, who come
-//! `who = "in-turn"`, `"random"` or `"zipf"` (the key of rank r in proportion to 1/r), or `keys = "own"`: each call its own.
+//! three, `units = { tokens = [100, 900] }` says; default nothing. With a pool they may be bound to some `endpoints`. They
+//! have `keys = 100` keys from `first_key` on, who come `who = "in-turn"`, `"random"` or `"zipf"` (the key of rank r in
+//! proportion to 1/r), or `keys = "own"`: each call its own.
 //! They begin at `start` and come as `arrivals` say:
 //!
 //! | `arrivals` | meaning |
@@ -83,8 +84,10 @@
 //!
 //! | metric | formula |
 //! | --- | --- |
-//! | `started`, `finished` `of` | calls that started, that were answered and not refused |
-//! | `last-start` `of` | the instant of the last start |
+//! | `started` `of`, `on` | calls that started, at first on the endpoint `on` |
+//! | `finished` `of` | calls that were answered and not refused |
+//! | `last-start` `of`, `on` | the instant of the last start, on that endpoint |
+//! | `at-once` `of`, `on` | the most attempts under way at once, an attempt until its answer is back |
 //! | `share` `of` | starts of the traffic / all starts |
 //! | `wait` `of`, `stat` | first start − arrival; a call that never started has waited until the end. `stat`: `mean`, `p10`, `p20`, … `p90`, `p95`, `p99` (nearest rank), `max`, `p99-of-keys` (the 99th percentile over keys of each key's 99th percentile) |
 //! | `induced-wait` `of`, `stat` | start − since when the queue was ready: the part of the wait that no limit of the key explains |
@@ -98,18 +101,19 @@
 //! | `pair-gap` `of` | largest of \|ΔS_f/w_f − ΔS_m/w_m\| over any two of the first 64 queues and any stretch of time in which both are ready; S = cost served, w = weight. Turns keep it at most at C + (c_f − 1)/w_f + (c_m − 1)/w_m, c being the largest cost of a queue and C that of its lane: 1 where every call costs 1 |
 //! | `lag`, `lead` | largest S*(t) − S(t), S(t) − S*(t) of any queue, in requests; S* = service in the fluid schedule |
 //! | `max-min-distance` | Σ\|S − S*\| / (2 Σ S*) at the end: the part of all service that went to others |
-//! | `overshoot` `limit`, `at` | largest of: cost in a half-open interval of length T − N, over the windows N/T of the rules or of the one at the place `limit`. `at = "starts"` with the margin, `at = "server"` when calls arrive there and without it |
-//! | `utilisation` | cost started by the end / min(Σ A_k, A_0); A_k = what a queue alone gets through its key's limits by then, A_0 = all calls through the limits that all rules share. No schedule starts more |
+//! | `overshoot` `limit`, `at` | largest of: cost in a half-open interval of length T − N, over the windows N/T of the rules, those of each endpoint included, or of the one at the place `limit`, such as `overall` or `pool.overall`. `at = "starts"` with the margin, `at = "server"` when calls arrive there and without it |
+//! | `utilisation` | cost started by the end / min(Σ A_k, A_0); A_k = what a queue alone gets through its key's limits by then, A_0 = all calls through the limits that all rules share. Of a pool the windows count that all endpoints have, in sum. No schedule starts more |
 //! | `makespan` | earliest last start of any schedule, computed likewise, / last start |
 //! | `fair-makespan` | end of the fluid schedule / last start |
 //! | `bypass` `of` | most starts in a row of other lanes while the traffic's lane was ready; at most K + L − 1 with K = 1/share − L |
 //! | `inversions` | starts of a lane while a more urgent one was ready, those included that shares of lower lanes are for |
-//! | `idle-while-ready` | how long a rule of the top lane was ready and its shared limits had room |
+//! | `idle-while-ready` | how long a rule of the top lane was ready and its shared limits had room; nothing where there is a pool |
 //! | `order-inversions` | calls answered before an earlier one of their queue |
-//! | `refusals`, `refusals-per-success` | calls that the server refused, / those that it let through |
+//! | `refusals` `on` | calls that the server refused, those on the endpoint `on` |
+//! | `refusals-per-success` | calls that it refused / those that it let through |
 //!
 //! The *fluid schedule* serves all queues with work at the same time: each at the rate min(its key's N/T, w λ), with λ such
-//! that all rates together are the N/T that all share, of those limits that count what turns are measured in. It knows no
+//! that all rates together are the N/T that all share, or those of all endpoints together, of those limits that count what turns are measured in. It knows no
 //! lanes.
 
 mod cost;

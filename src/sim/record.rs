@@ -30,7 +30,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// When, under which rule, of which key, at what cost; instants since the beginning of the run.
+    /// When, under which rule, of which key, at what cost, where; instants since the beginning of the run.
     pub start: Start,
     /// The position of its rule's lane in [`Record::lanes`].
     pub lane: usize,
@@ -41,12 +41,16 @@ pub struct Recorded {
 impl Record {
     pub(super) fn new(setup: &Setup, policy: Policy, log: &Log) -> Self {
         let plan = setup.rules.plan();
+        let names: Vec<&str> = setup.rules.endpoints().collect();
         let starts = log.starts.iter().map(|start| {
             let call = log.calls[start.call as usize];
             let rule = &plan.rules[usize::from(setup.traffic[usize::from(call.traffic)].rule.0)];
             let mut begun = Start::new(since_zero(start.at), &*rule.name, call.key).cost(call.cost.requests);
             for (unit, &cost) in setup.rules.units().zip(call.cost.units()) {
                 begun = begun.units(unit, cost);
+            }
+            if let Some(endpoint) = start.endpoint {
+                begun = begun.on(names[usize::from(endpoint.0)]);
             }
             if start.answered != Instant::NEVER {
                 begun = begun.end(since_zero(start.answered));

@@ -3,19 +3,33 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::cost::Cost;
-use super::setup::{ServerKind, ServerLimit};
-use crate::engine::{Instant, Nanos};
+use super::setup::{Each, ServerKind, ServerLimit};
+use crate::engine::{EndpointId, Instant, Nanos};
 
 /// What the server knows.
 #[derive(Debug)]
 pub(crate) struct Server {
-    books: Vec<(ServerLimit, BTreeMap<u32, Book>)>,
+    books: Vec<(ServerLimit, BTreeMap<Owner, Book>)>,
+}
+
+/// Under what a call is counted: its key, its endpoint, as far as they are counted apart.
+type Owner = (Option<u32>, Option<EndpointId>);
+
+/// A call that comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) at: Instant,
+    pub(crate) key: u32,
+    pub(crate) endpoint: Option<EndpointId>,
+    pub(crate) cost: Cost,
+    /// When the server is through with it, if it lets it through.
+    pub(crate) until: Instant,
 }
 
 /// What a limit knows of one key, or of all.
 #[derive(Debug, Default)]
 struct Book {
-    /// What came when, and what it counts.
+    /// What came when, or until when it is worked on, and what it counts.
     log: VecDeque<(Instant, u32)>,
     in_log: u64,
     /// When a bucket is full again, or the next paced call is due.
@@ -25,26 +39,26 @@ struct Book {
 
 impl Server {
     pub(crate) fn new(limits: &[ServerLimit]) -> Self {
-        Self { books: limits.iter().map(|limit| (*limit, BTreeMap::new())).collect() }
+        Self { books: limits.iter().map(|limit| (limit.clone(), BTreeMap::new())).collect() }
     }
 
     /// A call arrives. `None`: it is let through; else how long the server wants to be left alone.
     ///
     /// A call that one limit refuses counts in none.
-    pub(crate) fn arrive(&mut self, at: Instant, key: u32, cost: Cost) -> Option<Nanos> {
+    pub(crate) fn arrive(&mut self, call: &Arrival) -> Option<Nanos> {
         let mut refused: Option<Nanos> = None;
         for (limit, books) in &mut self.books {
-            let (Some(owner), taken) = (limit.owner(key), limit.taken(cost)) else { continue };
+            let (Some(owner), taken) = (limit.owner(call), limit.taken(call.cost)) else { continue };
             if taken > 0
-                && let Some(wait) = limit.ask(books.entry(owner).or_default(), at, taken)
+                && let Some(wait) = limit.ask(books.entry(owner).or_default(), call.at, taken)
             {
                 refused = refused.max(Some(wait));
             }
         }
         if refused.is_none() {
             for (limit, books) in &mut self.books {
-                if let Some(book) = limit.owner(key).and_then(|owner| books.get_mut(&owner)) {
-                    limit.take(book, at, limit.taken(cost));
+                if let Some(book) = limit.owner(call).and_then(|owner| books.get_mut(&owner)) {
+                    limit.take(book, call);
                 }
             }
         }
@@ -53,12 +67,22 @@ impl Server {
 }
 
 impl ServerLimit {
-    /// Under which key it counts a call, if it does.
-    fn owner(&self, key: u32) -> Option<u32> {
+    /// Under what it counts a call, if it does.
+    fn owner(&self, call: &Arrival) -> Option<Owner> {
+        let Arrival { key, endpoint, .. } = *call;
         if self.keys.is_some_and(|(first, last)| !(first..=last).contains(&key)) {
             return None;
         }
-        Some(if self.each_key { key } else { 0 })
+        let is_meant = |only: &[u16]| endpoint.is_some_and(|endpoint| only.contains(&endpoint.0));
+        if !self.endpoints.as_deref().is_none_or(is_meant) {
+            return None;
+        }
+        Some(match self.each {
+            Each::All => (None, None),
+            Each::Key => (Some(key), None),
+            Each::Endpoint => (None, endpoint),
+            Each::KeyOnEndpoint => (Some(key), endpoint),
+        })
     }
 
     /// What it counts of a call: no more than it ever has room for.
@@ -112,23 +136,34 @@ impl ServerLimit {
             }
             ServerKind::Bucket => book.paid.saturating_sub(self.interval().saturating_mul(room)),
             ServerKind::Paced => book.paid,
+            ServerKind::AtOnce => {
+                book.forget(|end| end <= at);
+                let over = book.in_log.checked_sub(room).filter(|&over| over > 0);
+                over.and_then(|over| book.log.get(over as usize - 1)).map_or(at, |&(end, _)| end)
+            }
         }
     }
 
-    fn take(&self, book: &mut Book, at: Instant, taken: u32) {
+    fn take(&self, book: &mut Book, call: &Arrival) {
+        let (at, taken) = (call.at, self.taken(call.cost));
         match self.kind {
-            ServerKind::Sliding | ServerKind::Fixed => {
-                book.log.push_back((at, taken));
-                book.in_log += u64::from(taken);
-            }
+            ServerKind::Sliding | ServerKind::Fixed => book.write(at, taken),
             ServerKind::Bucket | ServerKind::Paced => {
                 book.paid = book.paid.max(at).saturating_add(self.interval().saturating_mul(taken.into()));
             }
+            ServerKind::AtOnce => book.write(call.until, taken),
         }
     }
 }
 
 impl Book {
+    /// In order, although what is worked on does not end in the order in which it came.
+    fn write(&mut self, at: Instant, taken: u32) {
+        let place = self.log.partition_point(|&(other, _)| other <= at);
+        self.log.insert(place, (at, taken));
+        self.in_log += u64::from(taken);
+    }
+
     fn forget(&mut self, is_over: impl Fn(Instant) -> bool) {
         while let Some(&(first, taken)) = self.log.front()
             && is_over(first)

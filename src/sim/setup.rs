@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cost::MOST_UNITS;
 use super::measure::{Bound, Value};
 use super::metric::Metric;
-use crate::engine::{Charge, Nanos, RuleId};
+use crate::engine::{Charge, EndpointId, Nanos, RuleId};
 use crate::rules::Rules;
 
 /// What a run has room for in a few gigabytes.
@@ -45,6 +45,8 @@ pub(crate) struct Traffic {
     pub(crate) units: [(u32, u32); MOST_UNITS],
     /// How long the server works on a call.
     pub(crate) takes: (Nanos, Nanos),
+    /// The endpoints that they may use; empty: all.
+    pub(crate) endpoints: Box<[EndpointId]>,
     pub(crate) cancel: Option<Cancel>,
 }
 
@@ -107,16 +109,18 @@ pub(crate) struct Network {
 }
 
 /// What the server really allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerLimit {
     pub(crate) kind: ServerKind,
     /// What it counts of a call.
     pub(crate) charge: Charge,
     pub(crate) count: u32,
     pub(crate) period: Nanos,
-    pub(crate) each_key: bool,
+    pub(crate) each: Each,
     /// From the first to the last key, both included.
     pub(crate) keys: Option<(u32, u32)>,
+    /// Only calls that come through these.
+    pub(crate) endpoints: Option<Box<[u16]>>,
     /// Whoever is refused is refused for so long, and for as long again if he comes before that.
     pub(crate) penalty: Option<Nanos>,
     /// What the server says instead of how long it takes.
@@ -130,6 +134,17 @@ pub(crate) enum ServerKind {
     Fixed,
     Bucket,
     Paced,
+    /// What it works on, and no period.
+    AtOnce,
+}
+
+/// Whom it counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Each {
+    All,
+    Key,
+    Endpoint,
+    KeyOnEndpoint,
 }
 
 /// A line of the report.

@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use super::cost::Cost;
 use super::policy::{Balancing, Policy};
 use super::random::Random;
-use super::server::Server;
+use super::server::{Arrival, Server};
 use super::setup::{MOST_CALLS, MOST_STARTS, Setup};
 use super::traffic::{self, Call};
-use crate::engine::{Instant, Nanos};
+use crate::engine::{EndpointId, Instant, Nanos};
 
 /// The least that a refusal makes anybody wait.
 const SOON: Nanos = Nanos::from_millis(1);
@@ -37,12 +37,21 @@ pub(crate) struct Log {
 pub(crate) struct Start {
     pub(crate) at: Instant,
     pub(crate) call: u32,
+    /// Where it went, if there is a pool.
+    pub(crate) endpoint: Option<EndpointId>,
     /// When it reached the server. [`Instant::NEVER`]: not within the run.
     pub(crate) arrived: Instant,
     /// When its answer was back.
     pub(crate) answered: Instant,
     /// Where the server refused it: when it wants to hear of the key again.
     pub(crate) again: Option<Instant>,
+}
+
+impl Start {
+    /// Whether it went to this endpoint; `None`: to any.
+    pub(crate) fn is_on(&self, endpoint: Option<EndpointId>) -> bool {
+        endpoint.is_none() || self.endpoint == endpoint
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +88,8 @@ pub(crate) fn run(setup: &Setup, seed: u64, policy: Policy, progress: &mut dyn F
         seed,
         balancing: policy.balancing(setup, seed, keys),
         server: Server::new(&setup.server),
+        endpoints: (0..).map(EndpointId).take(setup.rules.endpoints().count()).collect(),
+        turns: 0,
         planned: calls.len(),
         events: BinaryHeap::new(),
         next_event: 0,
@@ -101,6 +112,10 @@ struct World<'s> {
     seed: u64,
     balancing: Box<dyn Balancing>,
     server: Server,
+    /// Those of the pool.
+    endpoints: Box<[EndpointId]>,
+    /// Starts whose endpoint the policy did not choose.
+    turns: usize,
     /// How many calls were known at the beginning.
     planned: usize,
     /// By instant, then by the order in which they were put in.
@@ -168,7 +183,9 @@ impl World<'_> {
         let start = self.log.starts.len() as u32;
         let first = &mut self.log.first[call as usize];
         *first = now.min(*first);
-        self.log.starts.push(Start { at: now, call, arrived: Instant::NEVER, answered: Instant::NEVER, again: None });
+        let endpoint = self.balancing.endpoint(call).or_else(|| self.in_turn(call));
+        let (arrived, answered) = (Instant::NEVER, Instant::NEVER);
+        self.log.starts.push(Start { at: now, call, endpoint, arrived, answered, again: None });
         let network = self.setup.network;
         if network.delay.is_zero() && network.jitter.is_zero() {
             self.reach(now, start);
@@ -178,18 +195,25 @@ impl World<'_> {
         }
     }
 
+    /// Where a policy that knows nothing of pools sends a call: to one endpoint after the other.
+    fn in_turn(&mut self, call: u32) -> Option<EndpointId> {
+        let traffic = &self.setup.traffic[usize::from(self.log.calls[call as usize].traffic)];
+        let those = if traffic.endpoints.is_empty() { &self.endpoints } else { &traffic.endpoints };
+        let endpoint = those.get(self.turns.checked_rem(those.len())?).copied();
+        self.turns += 1;
+        endpoint
+    }
+
     fn reach(&mut self, now: Instant, start: u32) {
-        let Start { call, .. } = self.log.starts[start as usize];
+        let Start { call, endpoint, .. } = self.log.starts[start as usize];
         self.log.starts[start as usize].arrived = now;
         let Call { key, traffic, cost, .. } = self.log.calls[call as usize];
-        // Whoever is told to come at once is not back in the same instant.
-        let refused = self.server.arrive(now, key, cost).map(|after| after.max(SOON));
         let (low, high) = self.setup.traffic[usize::from(traffic)].takes;
-        let takes = match refused {
-            Some(_) => Nanos::ZERO,
-            None if low == high => low,
-            None => Nanos::new(self.draws(start, 3).between(low.get(), high.get())),
-        };
+        let works = if low == high { low } else { Nanos::new(self.draws(start, 3).between(low.get(), high.get())) };
+        let arrival = Arrival { at: now, key, endpoint, cost, until: now.saturating_add(works) };
+        // Whoever is told to come at once is not back in the same instant.
+        let refused = self.server.arrive(&arrival).map(|after| after.max(SOON));
+        let takes = if refused.is_some() { Nanos::ZERO } else { works };
         let way = self.way(start, 2);
         self.push(now.saturating_add(takes).saturating_add(way), Event::Answer { start, refused });
     }

@@ -65,6 +65,14 @@ pub enum Breach {
         /// When its first start was.
         at: Duration,
     },
+    /// The file lists endpoints, and none of this name.
+    #[non_exhaustive]
+    UnknownEndpoint {
+        /// The name in the log.
+        endpoint: String,
+        /// When its first start was.
+        at: Duration,
+    },
 }
 
 impl fmt::Display for Breach {
@@ -88,6 +96,9 @@ impl fmt::Display for Breach {
             }
             Self::UnknownRule { rule, at } => {
                 write!(f, "no rule `{rule}`: its starts from {at:?} on are not checked")
+            }
+            Self::UnknownEndpoint { endpoint, at } => {
+                write!(f, "no endpoint `{endpoint}`: nothing is known of what its starts from {at:?} on keep to there")
             }
         }
     }

@@ -78,6 +78,14 @@ impl<'r> Limit<'r> {
         }
     }
 
+    /// Whether it limits starts on an endpoint.
+    pub(super) const fn is_of_endpoint(&self) -> bool {
+        match self.binds {
+            Binds::On(_) | Binds::EachOn(_) => true,
+            Binds::All(_) | Binds::Each(..) | Binds::Key(..) => false,
+        }
+    }
+
     /// All limits of the rules.
     pub(super) fn all(rules: &'r Rules, clock: Clock) -> Vec<Self> {
         let mut all = Vec::new();

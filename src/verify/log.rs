@@ -1,5 +1,6 @@
 //! A log, limit by limit and key by key.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::limit::{Counted, Limit};
 use super::rates::{self, Overdraft};
 use super::start::Start;
 use super::stretches::{self, Stretch};
-use crate::rules::Rules;
+use crate::rules::{EndpointRules, Rules};
 
 /// Whose clock wrote a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +20,9 @@ pub(super) enum Clock {
     Server,
 }
 
-/// What the log breaks: unknown rules first, then limit by limit in the order of the file, key by key and in time.
+/// What the log breaks: unknown names first, then limit by limit in the order of the file, key by key and in time.
 pub(super) fn breaches(rules: &Rules, starts: &[Start], clock: Clock) -> Vec<Breach> {
+    let rules = &*with_endpoints_of(rules, starts);
     let mut breaches = unknown(rules, starts);
     for limit in Limit::all(rules, clock) {
         let mut of_keys: BTreeMap<Option<&str>, Vec<&Start>> = BTreeMap::new();
@@ -38,13 +40,34 @@ pub(super) fn breaches(rules: &Rules, starts: &[Start], clock: Clock) -> Vec<Bre
 }
 
 fn unknown(rules: &Rules, starts: &[Start]) -> Vec<Breach> {
-    let unknown: BTreeSet<&str> =
-        starts.iter().map(|start| &*start.rule).filter(|name| rules.rule(name).is_none()).collect();
-    let breach = |name: &str| {
-        let first = starts.iter().filter(|start| start.rule == name).map(|start| start.at).min();
-        Breach::UnknownRule { rule: name.to_owned(), at: first.unwrap_or_default() }
-    };
-    unknown.into_iter().map(breach).collect()
+    let no_rule = |name: &str| rules.rule(name).is_none();
+    let no_endpoint = |name: &str| rules.has_pool() && !rules.endpoints().any(|known| known == name);
+    let of_rules = first(starts, |start| Some(&*start.rule)).into_iter().filter(|(name, _)| no_rule(name));
+    let of_endpoints =
+        first(starts, |start| start.endpoint.as_deref()).into_iter().filter(|(name, _)| no_endpoint(name));
+    let rules = of_rules.map(|(rule, at)| Breach::UnknownRule { rule: rule.to_owned(), at });
+    rules.chain(of_endpoints.map(|(name, at)| Breach::UnknownEndpoint { endpoint: name.to_owned(), at })).collect()
+}
+
+/// Every name that starts have, and when its first one was.
+fn first<'s>(starts: &'s [Start], name: impl Fn(&'s Start) -> Option<&'s str>) -> BTreeMap<&'s str, Duration> {
+    let mut first = BTreeMap::new();
+    for start in starts {
+        let Some(name) = name(start) else { continue };
+        first.entry(name).and_modify(|at: &mut Duration| *at = start.at.min(*at)).or_insert(start.at);
+    }
+    first
+}
+
+/// The rules, and where their pool's endpoints come from code those that the starts tell of.
+pub(super) fn with_endpoints_of<'r>(rules: &'r Rules, starts: &[Start]) -> Cow<'r, Rules> {
+    if !rules.has_pool() || rules.endpoints().next().is_some() {
+        return Cow::Borrowed(rules);
+    }
+    let names: BTreeSet<&str> = starts.iter().filter_map(|start| start.endpoint.as_deref()).collect();
+    let known = rules.with_endpoints(names.into_iter().map(|name| (name, EndpointRules::new())));
+    // What can't be a name is none in any file.
+    known.map_or(Cow::Borrowed(rules), Cow::Owned)
 }
 
 /// What the starts of one key, or of all, break of one limit. They are in order.

@@ -16,7 +16,7 @@ pub use self::fill::Fill;
 #[cfg(feature = "sim")]
 pub(crate) use self::fill::fills;
 use self::log::Clock;
-pub use self::next::{Headroom, LogHold, Opens, Outlook};
+pub use self::next::{EndpointOutlook, Headroom, LogHold, Opens, Outlook};
 pub use self::start::Start;
 use crate::rules::Rules;
 
@@ -26,6 +26,9 @@ use crate::rules::Rules;
 /// attempt from its start until one period after its end. A `smooth` quota is checked as a window and for its spacing, of
 /// which 2 ms are let off: so much lateness of timers is caught up. Concurrency caps count attempts, whatever they cost.
 /// The log may be in any order, and of any program: the balancer takes no part in it.
+///
+/// Limits of endpoints count the starts that name one. Where the endpoints of a pool come from code, those are taken that the
+/// log names.
 ///
 /// One stretch of time in which a limit is exceeded is one breach, told at its worst instant. What is not checked: order,
 /// fairness, priorities, how often something was retried.
@@ -83,6 +86,9 @@ pub fn verify_arrivals(rules: &Rules, arrivals: &[Start]) -> Vec<Breach> {
 /// that is alone. What waits beside it is not in a log, so turns, lanes and pace are not looked at. Starts after `next.at`
 /// are not known yet; ends and refusals in the log are. Nothing is said of a rule that there is not.
 ///
+/// In a pool each endpoint says what the start would meet there, and the start goes where it may first; one that names an
+/// [`endpoint`](Start::endpoint) asks about that alone. Breakers, and what sticks to which endpoint, are not in a log.
+///
 /// ```
 /// use request_balancer::{Opens, Rules, Start, explain_log};
 /// use std::time::Duration;
@@ -99,5 +105,5 @@ pub fn verify_arrivals(rules: &Rules, arrivals: &[Start]) -> Vec<Breach> {
 /// ```
 #[must_use]
 pub fn explain_log(rules: &Rules, starts: &[Start], next: &Start) -> Outlook {
-    Outlook::new(rules, starts, next)
+    Outlook::new(&log::with_endpoints_of(rules, starts), starts, next)
 }

@@ -21,6 +21,20 @@ pub struct Outlook {
     pub holds: Vec<LogHold>,
     /// Each limit that binds the start, from the widest to the narrowest, whether or not it has room.
     pub limits: Vec<Headroom>,
+    /// What each endpoint says that it may use, in a pool.
+    pub endpoints: Vec<EndpointOutlook>,
+}
+
+/// What makes a start wait on one endpoint, besides what makes it wait on all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointOutlook {
+    /// Its name.
+    pub endpoint: String,
+    /// Holds of the endpoint that are on, in the order of the log.
+    pub holds: Vec<LogHold>,
+    /// Each of its limits, whether or not it has room.
+    pub limits: Vec<Headroom>,
 }
 
 /// A hold after a start that the server refused.
@@ -69,23 +83,50 @@ pub enum Opens {
 impl Outlook {
     pub(super) fn new(rules: &Rules, starts: &[Start], next: &Start) -> Self {
         // What starts later, nobody knows of yet.
-        let known = || starts.iter().filter(|start| start.at <= next.at);
-        let mut limits = Vec::new();
-        for limit in Limit::all(rules, Clock::Own) {
-            let Some(key) = limit.of(rules, next) else { continue };
-            let mut of_limit: Vec<&Start> = known().filter(|start| limit.of(rules, start) == Some(key)).collect();
-            of_limit.sort_by_key(|start| start.at);
-            limits.extend(Headroom::new(&limit, key, &of_limit, next));
-        }
-        Self { holds: known().filter_map(|start| LogHold::new(rules, start, next)).collect(), limits }
+        let known: Vec<&Start> = starts.iter().filter(|start| start.at <= next.at).collect();
+        let all = Limit::all(rules, Clock::Own);
+        let limits = |next: &Start, of_endpoint: bool| {
+            let of = all.iter().filter(|limit| limit.is_of_endpoint() == of_endpoint);
+            of.filter_map(|limit| {
+                let key = limit.of(rules, next)?;
+                let counts = |start: &&Start| limit.of(rules, start) == Some(key);
+                let mut of_limit: Vec<&Start> = known.iter().copied().filter(counts).collect();
+                of_limit.sort_by_key(|start| start.at);
+                Headroom::new(limit, key, &of_limit, next)
+            })
+            .collect()
+        };
+        let holds = |next: &Start, of_endpoint: bool| {
+            let holds = known.iter().filter_map(|start| LogHold::new(rules, start, next));
+            holds.filter(|hold| (hold.scope == Scope::Endpoint) == of_endpoint).collect()
+        };
+        let asked = |name: &&str| next.endpoint.as_deref().is_none_or(|only| only == *name);
+        let endpoints = rules.endpoints().filter(asked).map(|name| {
+            let there = next.clone().on(name);
+            EndpointOutlook { endpoint: name.to_owned(), holds: holds(&there, true), limits: limits(&there, true) }
+        });
+        Self { holds: holds(next, false), limits: limits(next, false), endpoints: endpoints.collect() }
     }
 
-    /// When everything lets the start go.
+    /// When everything lets the start go, and in a pool an endpoint takes it.
     #[must_use]
     pub fn opens(&self) -> Opens {
-        let holds = self.holds.iter().map(|hold| Opens::At(hold.until));
-        holds.chain(self.limits.iter().map(|limit| limit.opens)).max().unwrap_or(Opens::Now)
+        let first = self.endpoints.iter().map(EndpointOutlook::opens).min();
+        opens(&self.holds, &self.limits).max(first.unwrap_or(Opens::Now))
     }
+}
+
+impl EndpointOutlook {
+    /// When everything of this endpoint lets the start go.
+    #[must_use]
+    pub fn opens(&self) -> Opens {
+        opens(&self.holds, &self.limits)
+    }
+}
+
+fn opens(holds: &[LogHold], limits: &[Headroom]) -> Opens {
+    let holds = holds.iter().map(|hold| Opens::At(hold.until));
+    holds.chain(limits.iter().map(|limit| limit.opens)).max().unwrap_or(Opens::Now)
 }
 
 impl LogHold {
@@ -94,7 +135,7 @@ impl LogHold {
         let again = start.again?;
         let policy = rules.rule(&start.rule)?.retry();
         let scope = match policy.hold {
-            Scope::Endpoint if start.endpoint.is_none() => Scope::Key,
+            Scope::Endpoint if start.endpoint.is_none() || !rules.has_pool() => Scope::Key,
             said => said,
         };
         let same_rule = start.rule == next.rule;

@@ -352,7 +352,7 @@ impl Owner {
             matches!(limit.kind, Kind::Running | Kind::Responses(..)) && taken >= limit.count
         });
         let ids: Vec<RequestId> = ancestors.iter().map(|request| request.id).collect();
-        let said = self.scheduler.would_deadlock(rule_id(entry.rule), key, &ids);
+        let said = self.scheduler.would_deadlock(rule_id(entry.rule), key, &[], &ids);
         if said == known { Ok(()) } else { Err(format!("would deadlock: {said}, not {known}")) }
     }
 

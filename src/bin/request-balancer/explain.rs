@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use request_balancer::engine::PaceRef;
-use request_balancer::{Opens, Outlook, Rules, Start, explain_log};
+use request_balancer::{Headroom, LogHold, Opens, Outlook, Rules, Start, explain_log};
 use serde_json::{Value, json};
 
 use crate::check::load;
@@ -18,6 +18,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) units: &'a [(String, u32)],
     /// Default: the last start of the history.
     pub(crate) at: Option<Duration>,
+    /// Default: the endpoint where it may start first.
+    pub(crate) on: Option<&'a str>,
 }
 
 pub(crate) fn run(file: &Path, asked: &Asked<'_>, history: Option<&Path>, json: bool) -> Outcome {
@@ -42,7 +44,13 @@ pub(crate) fn run(file: &Path, asked: &Asked<'_>, history: Option<&Path>, json: 
     let last = starts.iter().map(|start| start.at).max().unwrap_or_default();
     let next = Start::new(asked.at.unwrap_or(last), asked.rule, asked.key).cost(asked.cost);
     let next = asked.units.iter().fold(next, |next, (unit, cost)| next.units(unit, *cost));
+    let next = asked.on.into_iter().fold(next, Start::on);
     let outlook = explain_log(&rules, &starts, &next);
+    if let Some(endpoint) = asked.on.filter(|_| outlook.endpoints.is_empty()) {
+        let known: Vec<&str> = rules.endpoints().collect();
+        eprintln!("no endpoint `{endpoint}` in {}: there are {}", file.display(), known.join(", "));
+        return Outcome::Found;
+    }
     if json {
         println!("{:#}", as_json(&next, &outlook, rule.paused()));
     } else {
@@ -64,6 +72,11 @@ fn print(rules: &Rules, next: &Start, outlook: &Outlook, paused: bool) {
     let mark = |opens: Opens| if opens == binding && opens != Opens::Now { '>' } else { ' ' };
     outlook.holds.iter().for_each(|hold| println!("{} {hold}", mark(Opens::At(hold.until))));
     outlook.limits.iter().for_each(|limit| println!("{} {limit}", mark(limit.opens)));
+    for of in &outlook.endpoints {
+        println!("{} endpoint {}: room {}", mark(of.opens()), of.endpoint, of.opens());
+        of.holds.iter().for_each(|hold| println!("    {hold}"));
+        of.limits.iter().for_each(|limit| println!("    {limit}"));
+    }
     let (of_all, of_key) = paces(rules, rule);
     let apart = |pace: Option<Duration>, whose: &str| pace.map(|pace| format!("up to {pace:?} apart{whose}"));
     let said: Vec<String> = [apart(of_all, ""), apart(of_key, " of this key")].into_iter().flatten().collect();
@@ -91,20 +104,35 @@ fn as_json(next: &Start, outlook: &Outlook, paused: bool) -> Value {
         Opens::WhenOneEnds => "when-one-ends",
         Opens::Never => "never",
     };
-    let limits = outlook.limits.iter().map(|limit| {
+    let limits = |limits: &[Headroom]| {
+        let limits = limits.iter().map(|limit| {
+            json!({
+                "limit": limit.limit,
+                "quota": limit.quota,
+                "key": limit.key,
+                "used": limit.used,
+                "allowed": limit.allowed,
+                "opens": word(limit.opens),
+                "at": seconds(limit.opens),
+            })
+        });
+        limits.collect::<Value>()
+    };
+    let holds = |holds: &[LogHold]| {
+        let holds = holds.iter().map(|hold| {
+            let scope = format!("{:?}", hold.scope).to_lowercase();
+            json!({ "scope": scope, "refused": hold.refused.as_secs_f64(), "until": hold.until.as_secs_f64() })
+        });
+        holds.collect::<Value>()
+    };
+    let endpoints = outlook.endpoints.iter().map(|of| {
         json!({
-            "limit": limit.limit,
-            "quota": limit.quota,
-            "key": limit.key,
-            "used": limit.used,
-            "allowed": limit.allowed,
-            "opens": word(limit.opens),
-            "at": seconds(limit.opens),
+            "endpoint": of.endpoint,
+            "opens": word(of.opens()),
+            "at": seconds(of.opens()),
+            "holds": holds(&of.holds),
+            "limits": limits(&of.limits),
         })
-    });
-    let holds = outlook.holds.iter().map(|hold| {
-        let scope = format!("{:?}", hold.scope).to_lowercase();
-        json!({ "scope": scope, "refused": hold.refused.as_secs_f64(), "until": hold.until.as_secs_f64() })
     });
     let opens = outlook.opens();
     json!({
@@ -114,7 +142,8 @@ fn as_json(next: &Start, outlook: &Outlook, paused: bool) -> Value {
         "opens": if paused { "never" } else { word(opens) },
         "at": if paused { None } else { seconds(opens) },
         "paused": paused,
-        "holds": holds.collect::<Vec<_>>(),
-        "limits": limits.collect::<Vec<_>>(),
+        "holds": holds(&outlook.holds),
+        "limits": limits(&outlook.limits),
+        "endpoints": endpoints.collect::<Value>(),
     })
 }

@@ -18,8 +18,9 @@ pub(crate) fn read(file: &Path, rules: &Rules) -> Result<Vec<Start>, String> {
     text.and_then(|text| parse(&text, &units)).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// A first line that names the columns, then a line for each start.
+/// A first line that names the columns, then a line for each start: with its endpoint, if any has one.
 pub(crate) fn written(starts: &[Start], units: &[&str]) -> String {
+    let pooled = starts.iter().any(|start| start.endpoint.is_some());
     let instant = |at: &Option<Duration>| at.map(|at| format!("{}.{:09}", at.as_secs(), at.subsec_nanos()));
     let lines = starts.iter().map(|start| {
         let Start { at, rule, key, cost, end, again, .. } = start;
@@ -28,9 +29,11 @@ pub(crate) fn written(starts: &[Start], units: &[&str]) -> String {
             let taken = start.units.iter().filter(|(name, _)| name == unit).map(|&(_, cost)| u64::from(cost));
             format!(",{}", taken.sum::<u64>())
         });
-        format!("{at},{rule},{key},{cost},{end},{again}{}\n", costs.collect::<String>())
+        let on = start.endpoint.as_deref().unwrap_or_default();
+        let on = if pooled { format!(",{on}") } else { String::new() };
+        format!("{at},{rule},{key},{cost},{end},{again}{on}{}\n", costs.collect::<String>())
     });
-    let head: Vec<&str> = COLUMNS.iter().chain(units).copied().collect();
+    let head: Vec<&str> = COLUMNS.iter().chain(pooled.then_some(&ENDPOINT)).chain(units).copied().collect();
     std::iter::once(head.join(",") + "\n").chain(lines).collect()
 }
 
@@ -143,5 +146,7 @@ mod tests {
             Start::new(at(1_501), "chat", 2).units("tokens", 0),
         ];
         assert_eq!(parse(&written(&log, &["tokens"]), &["tokens"]), Ok(log.to_vec()));
+        let pooled = log.map(|start| if start.key == "1" { start.on("bot-a") } else { start });
+        assert_eq!(parse(&written(&pooled, &["tokens"]), &["tokens"]), Ok(pooled.to_vec()));
     }
 }

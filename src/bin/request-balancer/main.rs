@@ -9,6 +9,7 @@ mod excerpt;
 mod explain;
 mod log;
 mod plan;
+mod pool;
 mod progress;
 mod simulate;
 mod verify;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use request_balancer::Nanos;
 use request_balancer::sim::Policy;
 
 /// Looks at rules for calls to a rate-limited API before they are used, and at what was called.
@@ -45,7 +47,7 @@ enum Command {
         /// The rules file.
         rules: PathBuf,
         /// CSV with a first line that names its columns: `at` in seconds, `rule`, `key`, and if they are there `cost`, the
-        /// `end` of the attempt in seconds, a column for each declared unit, and `again`.
+        /// `end` of the attempt in seconds, a column for each declared unit, `again`, and the `endpoint` that was used.
         starts: PathBuf,
     },
     /// Say limit by limit what makes the next start wait, and until when. Exit status 0 if it may start at once.
@@ -71,6 +73,9 @@ enum Command {
         /// What it costs in a declared unit, such as `tokens=900`; may be given several times.
         #[arg(long = "units", value_name = "UNIT=COST", value_parser = unit)]
         units: Vec<(String, u32)>,
+        /// The endpoint that it is to use. Default: the one where it may start first.
+        #[arg(long)]
+        on: Option<String>,
     },
     /// Say how long a broadcast takes, and what calls of more urgent rules wait meanwhile.
     Plan {
@@ -82,6 +87,12 @@ enum Command {
         /// How many keys get one call each.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         keys: u32,
+        /// How long an attempt takes, such as `250ms`: without it caps on how many run at once cost nothing.
+        #[arg(long, value_parser = span, default_value = "0s")]
+        takes: Nanos,
+        /// Of how many endpoints the pool is to be. Default: of those that the file lists.
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+        endpoints: Option<u16>,
     },
     /// Run a scenario in virtual time and print what it shows.
     Simulate {
@@ -117,6 +128,10 @@ fn instant(text: &str) -> Result<Duration, &'static str> {
     log::seconds(text).ok_or("seconds with up to nine decimals, such as `12.5`")
 }
 
+fn span(text: &str) -> Result<Nanos, String> {
+    humantime::parse_duration(text).map(Nanos::from).map_err(|error| error.to_string())
+}
+
 fn unit(text: &str) -> Result<(String, u32), &'static str> {
     let (unit, cost) = text.split_once('=').ok_or("a unit and a whole number, such as `tokens=900`")?;
     Ok((unit.to_owned(), cost.parse().map_err(|_| "a whole number after the `=`")?))
@@ -134,9 +149,11 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Check { files } => check::run(&files, json),
         Command::Verify { rules, starts } => verify::run(&rules, &starts, json),
-        Command::Plan { rules, rule, keys } => plan::run(&rules, &rule, keys, json),
-        Command::Explain { rules, rule, key, history, at, cost, units } => {
-            let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at };
+        Command::Plan { rules, rule, keys, takes, endpoints } => {
+            plan::run(&rules, &plan::Broadcast { rule: &rule, keys, takes, endpoints }, json)
+        }
+        Command::Explain { rules, rule, key, history, at, cost, units, on } => {
+            let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at, on: on.as_deref() };
             explain::run(&rules, &asked, history.as_deref(), json)
         }
         Command::Simulate { scenario, policies, seed, csv, svg } => {

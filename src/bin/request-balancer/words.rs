@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use request_balancer::{CheckedRule, Quota, QuotaKind, Rules, Start, explain_log};
 
+use crate::pool;
+
 /// A line for everything that the rules say.
 pub(crate) fn reading(rules: &Rules) -> Vec<String> {
     let mut lines = Vec::new();
@@ -50,7 +52,7 @@ pub(crate) fn reading(rules: &Rules) -> Vec<String> {
         }
         lines.push(format!("rule {}: {}", rule.name(), said.join("; ")));
     }
-    lines.extend(of_pool(rules));
+    lines.extend(pool::reading(rules));
     for key in rules.keys() {
         for rule in rules {
             let own = rules.key_quotas(key, rule.name()).unwrap_or_default();
@@ -72,22 +74,7 @@ fn wider(rules: &Rules, rule: &str) -> Vec<String> {
     wider
 }
 
-/// What is said of endpoints, in a line.
-fn of_pool(rules: &Rules) -> Option<String> {
-    if !rules.has_pool() {
-        return None;
-    }
-    let names: Vec<&str> = rules.endpoints().collect();
-    let mut said = vec![match names.len() {
-        0 => "endpoints from code".to_owned(),
-        count => format!("{count} endpoints, {}", names.join(", ")),
-    }];
-    said.extend(rules.endpoint_overall().iter().map(|quota| format!("each {}", of_quota(quota))));
-    said.extend(rules.endpoint_concurrency().map(|most| format!("each at most {most} at a time")));
-    Some(format!("pool: {}", said.join("; ")))
-}
-
-fn of_quota(quota: &Quota) -> String {
+pub(crate) fn of_quota(quota: &Quota) -> String {
     let (count, period) = (quota.count(), quota.period());
     let unit = quota.own_unit().map_or_else(String::new, |unit| format!(" {unit}"));
     match quota.kind() {

@@ -33,7 +33,7 @@ impl Pool {
     ) -> Choice {
         let fresh = Route::default();
         let route = route.unwrap_or(&fresh);
-        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, route, tag));
+        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, (route, costs), tag));
         let unknown = match plan.choose {
             Choose::Fastest => self.fastest(now),
             Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
@@ -43,10 +43,10 @@ impl Pool {
             (None, None, None);
         let mut on_event = false;
         for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
-            if !route.allows(id) || only.is_some_and(|only| only != id) {
+            let plan_of = &plan.endpoints[usize::from(id.0)];
+            if !route.allows(id) || only.is_some_and(|only| only != id) || plan_of.must_fit(costs).is_err() {
                 continue;
             }
-            let plan_of = &plan.endpoints[usize::from(id.0)];
             let tried = route.was_at(id);
             let mut is_probe = false;
             let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
@@ -95,11 +95,12 @@ impl Pool {
 
     /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
     /// that nothing has to be remembered, and when one goes or comes only its own keys move.
-    fn only(&self, plan: &PoolPlan, now: Instant, route: &Route, tag: u64) -> Option<EndpointId> {
+    fn only(&self, plan: &PoolPlan, now: Instant, (route, costs): (&Route, Costs<'_>), tag: u64) -> Option<EndpointId> {
         let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
             let plan_of = &plan.endpoints[usize::from(id.0)];
             route.allows(*id)
-                && !route.was_at(*id)
+                && (!route.was_at(*id) || route.again == Some(*id))
+                && plan_of.must_fit(costs).is_ok()
                 && endpoint.standing(plan_of, &plan.breaker, now) == Standing::Usable { probe: false }
         };
         let place = |(id, _): &(EndpointId, &Endpoint)| {

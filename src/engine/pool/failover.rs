@@ -2,7 +2,7 @@
 
 use super::{EndpointId, Failover, Standing};
 use crate::engine::answer::{RequestId, Target};
-use crate::engine::breaker::{BreakerState, Report};
+use crate::engine::breaker::{Breaker, BreakerState, Report};
 use crate::engine::guard::Notice;
 use crate::engine::hold::HoldCause;
 use crate::engine::scheduler::Scheduler;
@@ -78,9 +78,13 @@ impl<W> Scheduler<W> {
         let Some(route) = &request.route else { return wait };
         let plan = self.plan.pooled();
         let mut shortest: Option<Nanos> = None;
-        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints).filter(|(at, _)| route.allows(*at)) {
+        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints) {
+            let plan_of = &plan.endpoints[usize::from(at.0)];
+            if !route.allows(at) || plan_of.must_fit(request.costs.get()).is_err() {
+                continue;
+            }
             let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
-            let rest = match endpoint.standing(&plan.endpoints[usize::from(at.0)], &plan.breaker, now) {
+            let rest = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Gone | Standing::Open(_) => continue,
                 Standing::Held(until) => own.max(until.since(now)),
                 Standing::Usable { .. } | Standing::Probed(_) => own,
@@ -99,9 +103,9 @@ impl<W> Scheduler<W> {
         let Some(route) = &request.route else { return Elsewhere::Nowhere };
         let plan = self.plan.pooled();
         let usable = |at: EndpointId| {
-            let position = usize::from(at.0);
-            let standing = pool.endpoints[position].standing(&plan.endpoints[position], &plan.breaker, now);
-            matches!(standing, Standing::Usable { .. })
+            let (endpoint, plan_of) = (&pool.endpoints[usize::from(at.0)], &plan.endpoints[usize::from(at.0)]);
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            matches!(standing, Standing::Usable { .. }) && plan_of.must_fit(request.costs.get()).is_ok()
         };
         let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
         let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
@@ -194,15 +198,25 @@ impl<W> Scheduler<W> {
     /// one request probes it. Returns false for an unknown endpoint.
     pub fn exhaust_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
         let length = self.plan.pool.as_ref().map_or(Nanos::ZERO, |pool| pool.exhausted);
-        self.open_breaker(now, endpoint, length)
+        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.exhaust(now, length))
     }
 
     /// Opens an endpoint's breaker for `length`, and for as long again whenever a probe fails. Returns false for an
     /// unknown endpoint.
     pub fn open_breaker(&mut self, now: Instant, endpoint: EndpointId, length: Nanos) -> bool {
+        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.open(now, length))
+    }
+
+    fn rest_endpoint(
+        &mut self,
+        now: Instant,
+        endpoint: EndpointId,
+        length: Nanos,
+        open: impl FnOnce(&mut Breaker, Instant),
+    ) -> bool {
         let now = self.tick(now);
         let Some(state) = self.endpoint_mut(endpoint) else { return false };
-        state.breaker.open(now, length);
+        open(&mut state.breaker, now);
         self.notices.push(Notice::BreakerOpened { endpoint, until: now.saturating_add(length) });
         self.refuse_without_endpoint(now);
         self.dispatch(now);

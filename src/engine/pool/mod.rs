@@ -61,6 +61,9 @@ impl Pool {
     pub(super) fn room(&mut self, plan: &PoolPlan, days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
         let (mut best, mut opens): (Option<Ask>, Option<Instant>) = (None, None);
         for (endpoint, plan_of) in self.endpoints.iter_mut().zip(&plan.endpoints) {
+            if plan_of.must_fit(costs).is_err() {
+                continue;
+            }
             let asked = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Usable { .. } => endpoint.limits.ask_all(&plan_of.limits, days, now, costs),
                 Standing::Held(until) => Ask::At(until),

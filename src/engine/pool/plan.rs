@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::breaker::BreakerPlan;
+use crate::engine::cost::Costs;
+use crate::engine::limit;
 use crate::engine::plan::LimitSpec;
 use crate::engine::time::Nanos;
 
@@ -64,6 +66,18 @@ pub enum Failover {
     Next,
     /// To the same one once more, then as [`Next`](Self::Next).
     SameFirst,
+}
+
+impl EndpointPlan {
+    /// What a request costs and what there is room for at most, if the endpoint never has room for it.
+    pub(in crate::engine) fn must_fit(&self, costs: Costs<'_>) -> Result<(), (u32, u32)> {
+        if costs.is_plain() {
+            return Ok(());
+        }
+        let specs = self.limits.iter().chain(&self.key_limits);
+        let mut sizes = specs.map(|spec| (costs.of(spec.charge), limit::capacity(spec.kind)));
+        sizes.find(|(cost, capacity)| cost > capacity).map_or(Ok(()), Err)
+    }
 }
 
 impl PoolPlan {

@@ -8,7 +8,7 @@ use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
 use crate::engine::limit::{self, Ask};
-use crate::engine::plan::Plan;
+use crate::engine::plan::{LimitSpec, Plan};
 use crate::engine::queue::{QueueState, Stage};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
@@ -20,16 +20,11 @@ impl Plan {
     pub(in crate::engine) fn must_fit_pool(&self, among: &[EndpointId], costs: Costs<'_>) -> Result<(), (u32, u32)> {
         let Some(pool) = &self.pool else { return Ok(()) };
         let mut nearest: Option<(u32, u32)> = None;
-        for (id, endpoint) in pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)) {
-            debug_assert!(usize::from(id.0) < pool.endpoints.len());
-            let specs = endpoint.limits.iter().chain(&endpoint.key_limits);
-            let over = specs
-                .map(|spec| (costs.of(spec.charge), limit::capacity(spec.kind)))
-                .find(|(cost, capacity)| cost > capacity);
-            match over {
-                None => return Ok(()),
-                Some(over) if nearest.is_none_or(|(_, capacity)| capacity < over.1) => nearest = Some(over),
-                Some(_) => {}
+        for (_, endpoint) in pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)) {
+            match endpoint.must_fit(costs) {
+                Ok(()) => return Ok(()),
+                Err(over) if nearest.is_none_or(|(_, capacity)| capacity < over.1) => nearest = Some(over),
+                Err(_) => {}
             }
         }
         nearest.map_or(Ok(()), Err)
@@ -117,12 +112,13 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn is_well_seated(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return true };
         let plan = self.plan.pooled();
-        let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) else { return false };
+        let Some(route) = &self.requests[index].route else { return false };
+        let (Some(id), Some(ticket)) = (route.at, route.ticket) else { return false };
         let endpoint = &pool.endpoints[usize::from(id.0)];
         match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
-            // It is one of the probes itself.
-            Standing::Usable { .. } => true,
-            Standing::Probed(_) => endpoint.hold <= now,
+            // As one of the probes, if there are probes.
+            Standing::Usable { .. } => endpoint.breaker.lets_begin(ticket),
+            Standing::Probed(_) => endpoint.breaker.lets_begin(ticket) && endpoint.hold <= now,
             Standing::Held(_) | Standing::Open(_) | Standing::Gone => false,
         }
     }
@@ -244,17 +240,16 @@ impl<W> Scheduler<W> {
     fn is_stranded(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return false };
         let plan = self.plan.pooled();
-        let is_out = |id: EndpointId| {
-            let position = usize::from(id.0);
-            pool.endpoints.get(position).is_none_or(|endpoint| {
-                let standing = endpoint.standing(&plan.endpoints[position], &plan.breaker, now);
-                matches!(standing, Standing::Open(_) | Standing::Gone)
-            })
-        };
-        match self.requests[index].route.as_ref().map_or(&[][..], |route| &route.among) {
-            [] => (0..).map(EndpointId).take(pool.endpoints.len()).all(is_out),
-            some => some.iter().copied().all(is_out),
-        }
+        let request = &self.requests[index];
+        let route = request.route.as_deref();
+        let all = (0..).map(EndpointId).zip(&pool.endpoints).zip(&plan.endpoints);
+        let mut meant = all.filter(|((id, _), plan)| {
+            route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs.get()).is_ok()
+        });
+        meant.all(|((_, endpoint), plan_of)| {
+            let standing = endpoint.standing(plan_of, &plan.breaker, now);
+            matches!(standing, Standing::Open(_) | Standing::Gone)
+        })
     }
 
     /// Goes over to the endpoints of the present plan.
@@ -295,19 +290,22 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Whether running requests that wait for a new one fill what it needs of every endpoint.
-    pub(in crate::engine) fn would_fill_pool(&self, ancestors: &[u32]) -> bool {
+    /// Whether running requests that wait for a new one of a key fill what it needs of every endpoint that it may use.
+    pub(in crate::engine) fn would_fill_pool(&self, key: Option<u32>, among: &[EndpointId], ancestors: &[u32]) -> bool {
         let Some(pool) = &self.plan.pool else { return false };
-        let at = |index: u32| self.requests[index].route.as_ref().and_then(|route| route.at);
-        let mut listed = pool.listed().peekable();
-        listed.peek().is_some()
-            && listed.all(|(id, endpoint)| {
-                endpoint.limits.iter().filter(|spec| limit::counts_from_end(spec.kind)).any(|spec| {
-                    let there = ancestors.iter().filter(|index| at(**index) == Some(id));
-                    let taken: u64 =
-                        there.map(|index| u64::from(self.requests[*index].costs.get().of(spec.charge))).sum();
-                    taken >= u64::from(limit::capacity(spec.kind))
-                })
+        let fills = |id: EndpointId, spec: &LimitSpec, of_key: bool| {
+            let there = ancestors.iter().map(|index| &self.requests[*index]).filter(|request| {
+                let is_there = request.route.as_ref().and_then(|route| route.at) == Some(id);
+                is_there && (!of_key || Some(self.queues[request.queue].key) == key)
+            });
+            let taken: u64 = there.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
+            limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
+        };
+        let mut meant = pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)).peekable();
+        meant.peek().is_some()
+            && meant.all(|(id, endpoint)| {
+                endpoint.limits.iter().any(|spec| fills(id, spec, false))
+                    || endpoint.key_limits.iter().any(|spec| fills(id, spec, true))
             })
     }
 

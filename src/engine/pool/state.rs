@@ -105,7 +105,10 @@ impl<W> Scheduler<W> {
         let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].seat.as_deref_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
-        for (endpoint, plan_of) in plan.listed().filter(|(id, _)| route.is_none_or(|route| route.allows(*id))) {
+        let is_meant = |(id, plan_of): &(EndpointId, &super::EndpointPlan)| {
+            route.is_none_or(|route| route.allows(*id)) && plan_of.must_fit(costs).is_ok()
+        };
+        for (endpoint, plan_of) in plan.listed().filter(is_meant) {
             let state = &mut pool.endpoints[usize::from(endpoint.0)];
             let room = match state.standing(plan_of, &plan.breaker, now) {
                 Standing::Gone => EndpointRoom::Disabled,

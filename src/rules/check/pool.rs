@@ -1,11 +1,11 @@
 //! `[pool]`: names, shares, breakers.
 
 use super::{Checker, Read};
-use crate::engine::{BreakerPlan, Nanos, RatioPlan};
+use crate::engine::{BreakerPlan, Choose, Nanos, RatioPlan};
 use crate::rules::builder::{At, RulesBuilder};
 use crate::rules::finding::{Finding, FindingCode, Findings, Severity};
 use crate::rules::model::{Model, Share};
-use crate::rules::pool::{BreakerRules, CheckedEndpoint, CheckedPool, EndpointRules};
+use crate::rules::pool::{BreakerRules, CheckedEndpoint, CheckedPool, EndpointRules, PoolRules};
 use crate::rules::toml::join;
 use crate::rules::wording;
 
@@ -23,6 +23,7 @@ impl Checker<'_> {
             Some(None) => None,
             Some(Some(breaker)) => Some(self.breaker(breaker)),
         };
+        self.without_effect(pool);
         let exhausted = self.time_to_run(pool.exhausted.as_ref(), "pool.exhausted").unwrap_or(CheckedPool::EXHAUSTED);
         Some(CheckedPool {
             endpoints: self.endpoints(&pool.endpoints),
@@ -31,9 +32,27 @@ impl Checker<'_> {
             choose: pool.choose,
             failover: pool.failover,
             breaker,
-            sticky: pool.sticky,
+            sticky: pool.sticky.is_some_and(|at| at.value),
             exhausted,
         })
+    }
+
+    /// What changes nothing beside the rest.
+    fn without_effect(&mut self, pool: &PoolRules) {
+        let mut say = |found: String, allowed: &str, path: String, place| {
+            self.push(Finding::new(FindingCode::NoEffect, found, allowed), path, place);
+        };
+        if let (Some(At { value: true, place }), [_]) = (pool.sticky, &*pool.endpoints) {
+            say("`sticky` with one endpoint".to_owned(), "two or more endpoints", "pool.sticky".to_owned(), place);
+        }
+        if pool.choose == Choose::InOrder && !pool.sticky.is_some_and(|at| at.value) {
+            for (name, endpoint) in &pool.endpoints {
+                let Some(At { place, .. }) = endpoint.weight else { continue };
+                let path = join(&join("pool.endpoints", &name.value), "weight");
+                let allowed = "no weight, or another `choose`";
+                say("`weight` with `choose = \"in-order\"`".to_owned(), allowed, path, place);
+            }
+        }
     }
 
     fn endpoints(&mut self, endpoints: &[(At<String>, EndpointRules)]) -> Vec<CheckedEndpoint> {

@@ -7,6 +7,7 @@ use super::Checker;
 use crate::rules::builder::At;
 use crate::rules::finding::{Finding, FindingCode};
 use crate::rules::model::{CheckedCaps, CheckedRule, Model};
+use crate::rules::pool::CheckedPool;
 use crate::rules::quota::{Quota, QuotaKind};
 use crate::rules::toml::join;
 
@@ -63,6 +64,12 @@ impl Rate {
         }
     }
 
+    /// How many in a length of time that all can be compared by, less than one left out.
+    fn in_a_while(&self) -> u128 {
+        const WHILE: u128 = 1 << 90;
+        u128::from(self.quota.count()) * (WHILE / self.period.max(1))
+    }
+
     /// Exact: counts are below 2^32 and periods below 2^64.
     fn cmp(&self, other: &Self) -> Ordering {
         let own = u128::from(self.quota.count()) * other.period;
@@ -86,6 +93,7 @@ impl Checker<'_> {
             return;
         }
         let outer = Outer::of(model);
+        self.rates_of_pool(model, &outer);
         for (number, rule) in model.rules.iter().enumerate() {
             let path = join("rules", &rule.name);
             let [overall, per_key] = rates(&rule.caps, model, &path);
@@ -103,6 +111,57 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// A key's rate above that of its endpoint, and endpoints that together may do more than all calls.
+    fn rates_of_pool(&mut self, model: &Model, outer: &Outer) {
+        let (Some(pool), Some(said)) = (&model.pool, &self.builder.pool) else { return };
+        let [overall, per_key] = rates(&pool.caps, model, "pool");
+        self.unreachable(&per_key, &overall.iter().collect::<Vec<_>>(), Some(&said.caps.per_key));
+        for (endpoint, (_, said)) in pool.endpoints.iter().zip(&said.endpoints) {
+            let path = join("pool.endpoints", &endpoint.name);
+            let [overall, _] = rates(&endpoint.over(&pool.caps), model, &path);
+            let [_, per_key] = rates(&endpoint.caps, model, &path);
+            self.unreachable(&per_key, &overall.iter().collect::<Vec<_>>(), Some(&said.caps.per_key));
+        }
+        if model.rules.iter().all(|rule| rule.under.overall) {
+            for all in &outer.overall {
+                self.wider_than(all, pool, model);
+            }
+        }
+    }
+
+    /// Says that endpoints together may do more than all calls.
+    fn wider_than(&mut self, all: &Rate, pool: &CheckedPool, model: &Model) {
+        if !matches!(all.quota.kind(), QuotaKind::Window | QuotaKind::Smooth) {
+            return;
+        }
+        let rates: Option<Vec<Rate>> = pool
+            .endpoints
+            .iter()
+            .map(|endpoint| {
+                let rates = Rate::of(&endpoint.over(&pool.caps).overall, model, "pool.overall");
+                rates.into_iter().find(|rate| rate.quota.own_unit() == all.quota.own_unit())
+            })
+            .collect();
+        // Without a rate of one of them they may do anything, which is what `overall` is for.
+        let Some(rates) = rates.filter(|rates| !rates.is_empty()) else { return };
+        if rates.iter().map(Rate::in_a_while).sum::<u128>() <= all.in_a_while() {
+            return;
+        }
+        let found = match rates.as_slice() {
+            [only] => format!("`{}`", only.quota),
+            [first, others @ ..] if others.iter().all(|other| other.quota == first.quota) => {
+                format!("`{}` on each of {} endpoints", first.quota, rates.len())
+            }
+            [..] => format!("{} endpoints", rates.len()),
+        };
+        let found = format!("{found}, a rate above that of `{}`", all.path);
+        let allowed = format!("up to the rate of `{}` in all", all.quota);
+        let said = self.builder.pool.as_ref().and_then(|pool| pool.caps.overall.get(rates[0].nth));
+        let place = said.and_then(|quota| quota.place);
+        let path = if said.is_some() { &rates[0].path } else { "pool.endpoints" };
+        self.push(Finding::new(FindingCode::UnreachableRate, found, allowed), path, place);
     }
 
     /// Says which of the `own` rates of a list one of the `outer` ones keeps from being reached.

@@ -37,7 +37,7 @@ impl Reader<'_> {
                 "choose" => pool.choose = self.word(value, path, CHOICES).unwrap_or_default(),
                 "failover" => pool.failover = self.word(value, path, FAILOVERS).unwrap_or_default(),
                 "breaker" => pool.breaker = self.breaker(value, path),
-                "sticky" => pool.sticky = self.flag(value, path).is_some_and(|at| at.value),
+                "sticky" => pool.sticky = self.flag(value, path),
                 "exhausted" => pool.exhausted = self.duration(value, path),
                 _ if CAPS.contains(&name) => self.cap(name, value, path, &mut pool.caps),
                 _ => self.unknown(key, path, POOL),

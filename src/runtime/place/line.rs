@@ -57,9 +57,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             return Ok(());
         }
         let (rule, Known { id, record }) = (self.rule, known);
-        let hopeless = self
-            .shared()
-            .with(|state, _| !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, &ancestors));
+        let endpoints = self.wishes.endpoints();
+        let hopeless = self.shared().with(|state, _| {
+            !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, endpoints, &ancestors)
+        });
         if hopeless {
             self.leave(known);
             return Err(self.turned_away(Refused::WouldDeadlock));

@@ -63,7 +63,7 @@ impl Wishes {
     }
 
     /// The endpoints that it may use; empty: all.
-    fn endpoints(&self) -> &[EndpointId] {
+    pub(crate) fn endpoints(&self) -> &[EndpointId] {
         self.special.as_ref().map_or(&[], |special| &special.endpoints)
     }
 
@@ -344,7 +344,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let (rule, wishes) = (self.rule, &self.wishes);
         let shared: &Arc<Shared> = self.shared.borrow();
         shared.with_record(&self.key, |state, now, record| {
-            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, ancestors) {
+            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, wishes.endpoints(), ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
             let entry = Entry {

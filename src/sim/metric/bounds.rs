@@ -1,9 +1,10 @@
-//! Bounds that no schedule can beat: each queue alone with the limits of its key, and all together with the shared ones.
+//! Bounds that no schedule can beat: each queue alone with the limits of its key, and all together with the shared ones and
+//! those of all endpoints.
 
 use std::collections::BTreeMap;
 
 use super::Run;
-use crate::engine::{Instant, LimitSpec, Nanos, Plan};
+use crate::engine::{Anchor, EndpointPlan, Instant, LimitKind, LimitSpec, Nanos, Plan};
 use crate::sim::cost::Cost;
 use crate::sim::measure::Value;
 use crate::sim::meter::{self, Meter, Room};
@@ -49,16 +50,18 @@ fn bounds(run: &Run<'_>) -> (u64, Instant) {
         let call = run.log.calls[index as usize];
         queues.entry((run.rule(index), call.key)).or_default().push((call.at, call.cost));
     }
+    let key_in_pool = of_pool(&plan, |endpoint| &endpoint.key_limits);
     let (mut sum, mut last) = (0_u64, Instant::ZERO);
     for ((rule, _), calls) in queues {
         let rule = &plan.rules[usize::from(rule)];
         let key = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
-        let specs: Vec<_> = rule.own.iter().chain(key).collect();
+        let specs: Vec<_> = rule.own.iter().chain(key).chain(&key_in_pool).collect();
         let queue = alone(&specs, calls.into_iter(), ready_until);
         sum += queue.by_end;
         last = last.max(queue.last);
     }
-    let specs = shared_by_all(run, &plan);
+    let pool = of_pool(&plan, |endpoint| &endpoint.limits);
+    let specs: Vec<_> = shared_by_all(run, &plan).into_iter().chain(&pool).collect();
     let calls = order.iter().map(|&index| run.log.calls[index as usize]).map(|call| (call.at, call.cost));
     let all = alone(&specs, calls, ready_until);
     (sum.min(all.by_end), last.max(all.last))
@@ -68,6 +71,29 @@ fn shared_by_all<'p>(run: &Run<'_>, plan: &'p Plan) -> Vec<&'p LimitSpec> {
     let rules = || run.setup.traffic.iter().map(|traffic| &plan.rules[usize::from(traffic.rule.0)]);
     let by_all = |limit: usize| rules().all(|rule| rule.shared.iter().any(|bound| bound.limit == limit));
     plan.shared_limits.iter().enumerate().filter(|&(limit, _)| by_all(limit)).map(|(_, spec)| spec).collect()
+}
+
+/// Windows that no schedule breaks with all endpoints together: where each has one of the same length, what all of them
+/// allow in that time.
+fn of_pool(plan: &Plan, limits: impl Fn(&EndpointPlan) -> &[LimitSpec]) -> Vec<LimitSpec> {
+    let Some(pool) = &plan.pool else { return Vec::new() };
+    let window = |spec: &LimitSpec| match spec.kind {
+        LimitKind::Window { count, period, .. } if !period.is_zero() => Some((spec.charge, period, count)),
+        LimitKind::Window { .. } | LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => {
+            None
+        }
+    };
+    let listed = || pool.listed().map(|(_, endpoint)| limits(endpoint));
+    let first = listed().next().unwrap_or_default();
+    let together = first.iter().filter_map(|spec| {
+        let (charge, period, _) = window(spec)?;
+        let same = |spec: &LimitSpec| window(spec).filter(|of| (of.0, of.1) == (charge, period)).map(|of| of.2);
+        let mut counts = listed().map(|specs| specs.iter().filter_map(same).min());
+        let count = counts.try_fold(0_u32, |sum, count| Some(sum.saturating_add(count?)))?;
+        let kind = LimitKind::Window { count, period, anchor: Anchor::Start, grain: Nanos::ZERO };
+        Some(LimitSpec { kind, ..spec.clone() })
+    });
+    together.collect()
 }
 
 /// What started by the end of the run, of the most that any schedule could have started by then.

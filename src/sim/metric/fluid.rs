@@ -1,10 +1,10 @@
 //! The fluid schedule: all queues that have work are served at once, each by its weight, none faster than its own limits
-//! let it and all together as fast as the shared ones do. It is what turns of whole calls come near to.
+//! let it and all together as fast as the shared ones and all endpoints do. It is what turns of whole calls come near to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Run;
-use crate::engine::{Charge, Instant, LimitKind, LimitSpec, Nanos};
+use crate::engine::{Charge, EndpointPlan, Instant, LimitKind, LimitSpec, Nanos, Plan};
 use crate::sim::measure::{Value, WHOLE};
 
 /// Billionths of a request.
@@ -48,6 +48,17 @@ fn rate<'s>(specs: impl Iterator<Item = &'s LimitSpec>, fair_by: Charge) -> Opti
     rates.min()
 }
 
+/// What all endpoints together have; `None`: any, or there is no pool.
+fn rate_of_pool(plan: &Plan, limits: impl Fn(&EndpointPlan) -> &[LimitSpec]) -> Option<u128> {
+    let mut endpoints = plan.pool.as_ref()?.endpoints.iter();
+    endpoints.try_fold(0, |sum: u128, endpoint| Some(sum + rate(limits(endpoint).iter(), plan.fair_by)?))
+}
+
+/// The lower one of two rates, of which each may be any.
+fn slower(one: Option<u128>, other: Option<u128>) -> Option<u128> {
+    [one, other].into_iter().flatten().min()
+}
+
 impl Fluid {
     /// `None`: nothing limits all together, so there are no shares.
     fn new(run: &Run<'_>) -> Option<Self> {
@@ -56,14 +67,17 @@ impl Fluid {
             let bound = plan.rules[usize::from(rule)].shared.iter();
             bound.map(|bound| &plan.shared_limits[bound.limit]).collect::<Vec<_>>()
         };
-        let all = rate(run.setup.traffic.iter().flat_map(|traffic| shared(traffic.rule.0)), plan.fair_by)?;
+        let all = rate(run.setup.traffic.iter().flat_map(|traffic| shared(traffic.rule.0)), plan.fair_by);
+        let all = slower(all, rate_of_pool(&plan, |endpoint| &endpoint.limits))?;
+        let key_in_pool = rate_of_pool(&plan, |endpoint| &endpoint.key_limits);
         let mut known: BTreeMap<(u128, Option<u128>), usize> = BTreeMap::new();
         let mut classes = Vec::new();
         let queues = &run.ready().queues;
         let of_queue = queues.iter().map(|&(rule, _)| {
             let rule = &plan.rules[usize::from(rule)];
             let key = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
-            let (weight, most) = (u128::from(rule.weight), rate(rule.own.iter().chain(key), plan.fair_by));
+            let weight = u128::from(rule.weight);
+            let most = slower(rate(rule.own.iter().chain(key), plan.fair_by), key_in_pool);
             *known.entry((weight, most)).or_insert_with(|| {
                 classes.push(Class { weight, most, service: 0, active: BTreeSet::new() });
                 classes.len() - 1

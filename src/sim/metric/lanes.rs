@@ -89,9 +89,13 @@ pub(super) fn inversions(run: &Run<'_>) -> Value {
     Value::Count(inversions)
 }
 
-/// How long a rule of the top lane, which nothing paces, had something ready and shared limits with room.
+/// How long a rule of the top lane, which nothing paces, had something ready and shared limits with room. Nothing where
+/// there is a pool: whether an endpoint would have been of use is not in the log.
 pub(super) fn idle_while_ready(run: &Run<'_>) -> Option<Value> {
     let plan = run.setup.rules.plan();
+    if plan.pool.is_some() {
+        return None;
+    }
     let mut answered: Vec<(Instant, u32)> =
         (0..).zip(&run.log.starts).map(|(index, start)| (start.answered, index)).collect();
     answered.sort_unstable();

@@ -14,15 +14,16 @@ use self::ready::Ready;
 use super::measure::{Value, WHOLE};
 use super::setup::Setup;
 use super::world::{Log, Start};
-use crate::engine::{Charge, Instant, Nanos};
+use crate::engine::{Charge, EndpointId, Instant, Nanos};
 
 /// A metric with everything that it needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
-    Started { of: Of },
+    Started { of: Of, on: On },
     Finished { of: Of },
     FirstService { of: Of },
-    LastStart { of: Of },
+    LastStart { of: Of, on: On },
+    AtOnce { of: Of, on: On },
     Share { of: Of },
     Wait { of: Of, stat: Stat },
     InducedWait { of: Of, stat: Stat },
@@ -45,12 +46,15 @@ pub(crate) enum Metric {
     Inversions,
     IdleWhileReady,
     OrderInversions,
-    Refusals,
+    Refusals { on: On },
     RefusalsPerSuccess,
 }
 
 /// Of which traffic, by position. `None`: of all.
 pub(crate) type Of = Option<u16>;
+
+/// Through which endpoint. `None`: through any, or there is no pool.
+pub(crate) type On = Option<EndpointId>;
 
 /// What is said of many lengths of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +117,10 @@ impl Metric {
             | Self::MostServed(_)
             | Self::Overshoot { .. }
             | Self::Bypass { .. }
+            | Self::AtOnce { .. }
             | Self::Inversions
             | Self::OrderInversions
-            | Self::Refusals => Value::Count(0),
+            | Self::Refusals { .. } => Value::Count(0),
             Self::Share { .. } | Self::MaxMinDistance => Value::Share(0),
             Self::Jain(_)
             | Self::PairGap { .. }
@@ -134,7 +139,7 @@ impl Metric {
             | Self::Finished { .. }
             | Self::Inversions
             | Self::OrderInversions
-            | Self::Refusals => Combine::Sum,
+            | Self::Refusals { .. } => Combine::Sum,
             Self::Wait { stat: Stat::Mean, .. }
             | Self::InducedWait { stat: Stat::Mean, .. }
             | Self::InversionTime { .. }
@@ -156,6 +161,7 @@ impl Metric {
             | Self::Lead
             | Self::MaxMinDistance
             | Self::Overshoot { .. }
+            | Self::AtOnce { .. }
             | Self::Bypass { .. }
             | Self::IdleWhileReady => Combine::Largest,
         }
@@ -164,7 +170,7 @@ impl Metric {
     /// What theory allows at best, where that does not depend on the scenario.
     pub(crate) const fn best(&self) -> Option<Value> {
         match self {
-            Self::Overshoot { .. } | Self::OrderInversions | Self::Refusals | Self::RoundOverrun { .. } => {
+            Self::Overshoot { .. } | Self::OrderInversions | Self::Refusals { .. } | Self::RoundOverrun { .. } => {
                 Some(Value::Count(0))
             }
             Self::IdleWhileReady => Some(Value::Time(Nanos::ZERO)),
@@ -187,6 +193,7 @@ impl Metric {
             | Self::MostServed(_)
             | Self::Lag
             | Self::Lead
+            | Self::AtOnce { .. }
             | Self::Bypass { .. }
             | Self::Inversions => None,
         }
@@ -195,13 +202,19 @@ impl Metric {
     /// `None` where there is nothing to measure.
     pub(crate) fn of(&self, run: &Run<'_>) -> Option<Value> {
         match *self {
-            Self::Started { of } => Some(Value::Count(run.first_starts(of).count() as u64)),
+            Self::Started { of, on } => {
+                Some(Value::Count(run.first_starts(of).filter(|start| start.is_on(on)).count() as u64))
+            }
             Self::Finished { of } => {
                 let of_traffic = |&&call: &&u32| of.is_none_or(|of| run.log.calls[call as usize].traffic == of);
                 Some(Value::Count(run.log.done.iter().filter(of_traffic).count() as u64))
             }
             Self::FirstService { of } => waits::first_service(run, of),
-            Self::LastStart { of } => run.starts_of(of).last().map(|start| Value::Time(start.at.since(Instant::ZERO))),
+            Self::LastStart { of, on } => {
+                let last = run.starts_of(of).filter(|start| start.is_on(on)).last();
+                last.map(|start| Value::Time(start.at.since(Instant::ZERO)))
+            }
+            Self::AtOnce { of, on } => Some(Value::Count(overshoot::at_once(run.starts_of(of), on))),
             Self::Share { of } => Some(Value::share(run.starts_of(of).count() as u64, run.log.starts.len() as u64)),
             Self::Wait { of, stat } => waits::wait(run, of, stat),
             Self::InducedWait { of, stat } => waits::induced(run, of, stat),
@@ -224,7 +237,10 @@ impl Metric {
             Self::Inversions => Some(lanes::inversions(run)),
             Self::IdleWhileReady => lanes::idle_while_ready(run),
             Self::OrderInversions => Some(waits::order_inversions(run)),
-            Self::Refusals => Some(Value::Count(run.log.refusals)),
+            Self::Refusals { on } => {
+                let refused = |start: &&Start| start.again.is_some() && start.is_on(on);
+                Some(Value::Count(run.log.starts.iter().filter(refused).count() as u64))
+            }
             Self::RefusalsPerSuccess => {
                 let done = run.log.done.len() as u64;
                 (done > 0).then(|| Value::ratio(run.log.refusals, done))

@@ -1,59 +1,125 @@
-//! By how much the fullest window of a limit is over.
+//! By how much the fullest window of a limit is over, and the most that ran at once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Clock, Run};
-use crate::engine::{Charge, Instant, Nanos};
-use crate::rules::{CountFrom, Level, QuotaKind};
+use super::{Clock, On, Run};
+use crate::engine::{Charge, EndpointId, Instant, Nanos};
+use crate::rules::{CountFrom, Level, Quota, QuotaKind, Rules};
 use crate::sim::measure::Value;
+use crate::sim::world::Start;
+
+/// The quotas at one place in the file.
+struct Place<'r> {
+    path: String,
+    whose: Whose<'r>,
+    each_key: bool,
+    quotas: &'r [Quota],
+}
+
+impl Place<'_> {
+    /// What the pool says of each endpoint is at the place of each.
+    fn is_at(&self, limit: &str) -> bool {
+        let of_each = match self.whose {
+            Whose::Level(_) => None,
+            Whose::Endpoint(_) => limit.strip_prefix("pool."),
+        };
+        limit == self.path || of_each == Some(if self.each_key { "per_key" } else { "overall" })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Whose<'r> {
+    Level(Level<'r>),
+    Endpoint(EndpointId),
+}
 
 /// Of all windows of the rules, or of those at one place in the file. What starts sums up to is the cost in the limit's unit; buckets and
 /// calendar days are not windows.
 pub(super) fn most(run: &Run<'_>, limit: Option<&str>, clock: Clock) -> Option<Value> {
     let rules = &run.setup.rules;
     let mut most = None;
-    for level in rules.levels() {
-        for (field, quotas, each_key) in [("overall", level.overall(), false), ("per_key", level.per_key(), true)] {
-            if limit.is_some_and(|limit| limit != level.path(field)) {
+    for place in places(rules).filter(|place| limit.is_none_or(|limit| place.is_at(limit))) {
+        for quota in place.quotas {
+            if !matches!(quota.kind(), QuotaKind::Window | QuotaKind::Smooth) {
                 continue;
             }
-            for quota in quotas {
-                if !matches!(quota.kind(), QuotaKind::Window | QuotaKind::Smooth) {
-                    continue;
-                }
-                let from = quota.own_count_from().unwrap_or_else(|| rules.count_from());
-                let margin = match (clock, from) {
-                    (Clock::Starts, CountFrom::Start) => quota.own_margin().unwrap_or_else(|| rules.margin()),
-                    (Clock::Starts, CountFrom::Response) | (Clock::Server, _) => Duration::ZERO,
-                };
-                let period = quota.period().saturating_add(margin).into();
-                let charge = quota.own_unit().map_or(Some(Charge::Requests), |unit| rules.unit(unit));
-                let Some(charge) = charge else { continue };
-                let fullest = fullest(run, level, each_key, charge, period, clock);
-                most = most.max(Some(fullest.saturating_sub(quota.count().into())));
-            }
+            let from = quota.own_count_from().unwrap_or_else(|| rules.count_from());
+            let margin = match (clock, from) {
+                (Clock::Starts, CountFrom::Start) => quota.own_margin().unwrap_or_else(|| rules.margin()),
+                (Clock::Starts, CountFrom::Response) | (Clock::Server, _) => Duration::ZERO,
+            };
+            let period = quota.period().saturating_add(margin).into();
+            let charge = quota.own_unit().map_or(Some(Charge::Requests), |unit| rules.unit(unit));
+            let Some(charge) = charge else { continue };
+            let fullest = fullest(run, &place, charge, period, clock);
+            most = most.max(Some(fullest.saturating_sub(quota.count().into())));
         }
     }
     most.map(Value::Count)
 }
 
+/// The most attempts that ran at once, an attempt until its answer was back.
+pub(super) fn at_once<'s>(starts: impl Iterator<Item = &'s Start>, on: On) -> u64 {
+    // Who is answered in the instant in which another one starts made place for it.
+    let mut changes: BTreeMap<Instant, (u64, u64)> = BTreeMap::new();
+    let mut passing = 0;
+    for start in starts.filter(|start| start.is_on(on)) {
+        if start.answered == start.at {
+            passing = 1;
+            continue;
+        }
+        changes.entry(start.at).or_default().0 += 1;
+        changes.entry(start.answered).or_default().1 += 1;
+    }
+    let (mut running, mut most) = (0, passing);
+    for (begun, ended) in changes.into_values() {
+        running = running + begun - ended;
+        most = most.max(running);
+    }
+    most
+}
+
+/// Every place in the file that has quotas.
+fn places(rules: &Rules) -> impl Iterator<Item = Place<'_>> {
+    let levels = rules.levels().flat_map(|level| {
+        let fields = [("overall", level.overall(), false), ("per_key", level.per_key(), true)];
+        let whose = Whose::Level(level);
+        fields.map(|(field, quotas, each_key)| Place { path: level.path(field), whose, each_key, quotas })
+    });
+    let endpoints = (0..).map(EndpointId).zip(rules.endpoint_limits()).flat_map(|(id, limits)| {
+        let fields = [("overall", limits.overall, false), ("per_key", limits.per_key, true)];
+        let path = |field| Level::path_of_endpoint(limits.name, field);
+        let whose = Whose::Endpoint(id);
+        fields.map(|(field, quotas, each_key)| Place { path: path(field), whose, each_key, quotas })
+    });
+    levels.chain(endpoints)
+}
+
 /// The most that starts, or arrives at the server, in any half-open interval of a length.
-fn fullest(run: &Run<'_>, level: Level<'_>, each_key: bool, charge: Charge, period: Nanos, clock: Clock) -> u64 {
-    let rules: Vec<_> = run.setup.rules.iter().collect();
-    let binds: Vec<bool> =
-        rules.iter().map(|rule| if each_key { level.binds_per_key(rule) } else { level.binds_overall(rule) }).collect();
+fn fullest(run: &Run<'_>, place: &Place<'_>, charge: Charge, period: Nanos, clock: Clock) -> u64 {
+    let rules = run.setup.rules.iter();
+    let binds: Vec<bool> = match place.whose {
+        Whose::Level(level) if place.each_key => rules.map(|rule| level.binds_per_key(rule)).collect(),
+        Whose::Level(level) => rules.map(|rule| level.binds_overall(rule)).collect(),
+        Whose::Endpoint(_) => rules.map(|_| true).collect(),
+    };
+    let endpoint = match place.whose {
+        Whose::Level(_) => None,
+        Whose::Endpoint(id) => Some(id),
+    };
     let mut instants: Vec<(u32, Instant, u32)> = run
         .log
         .starts
         .iter()
-        .filter(|start| binds[usize::from(run.rule(start.call))])
+        .filter(|start| binds[usize::from(run.rule(start.call))] && start.is_on(endpoint))
         .map(|start| {
             let call = run.log.calls[start.call as usize];
             let at = match clock {
                 Clock::Starts => start.at,
                 Clock::Server => start.arrived,
             };
-            (if each_key { call.key } else { 0 }, at, call.cost.of(charge))
+            (if place.each_key { call.key } else { 0 }, at, call.cost.of(charge))
         })
         .filter(|&(_, at, _)| at != Instant::NEVER)
         .collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::engine::{Anchor, Instant, LimitKind, LimitSpec};
+use crate::engine::{Anchor, Instant, LimitKind, LimitSpec, Scope};
 use crate::sim::meter::Room;
 use crate::sim::policy::Limiters;
 use crate::sim::setup::Setup;
@@ -38,6 +38,8 @@ struct Finder<'s> {
     /// Of each queue: when it last started something.
     last: Vec<Instant>,
     held: BTreeMap<u32, Instant>,
+    /// Of each rule: whether a refusal holds the endpoint, where there is one, and so says nothing of the key.
+    holds_endpoint: Vec<bool>,
     /// When an attempt of a key last ended, where limits count until then.
     ended: Option<BTreeMap<u32, Instant>>,
     ready: Ready,
@@ -67,6 +69,7 @@ impl Ready {
         let counts_ends = plan.key_limits.iter().chain(plan.rules.iter().flat_map(|rule| &rule.own)).any(counts_ends);
         let mut finder = Finder {
             log,
+            holds_endpoint: plan.rules.iter().map(|rule| rule.retry.hold == Scope::Endpoint).collect(),
             limiters: Limiters::new(plan),
             lines: vec![BTreeSet::new(); queues.len()],
             last: vec![Instant::ZERO; queues.len()],
@@ -150,8 +153,10 @@ impl Finder<'_> {
             ended.insert(key, at);
         }
         if let Some(again) = start.again {
-            let held = self.held.entry(key).or_insert(again);
-            *held = again.max(*held);
+            if start.endpoint.is_none() || !self.holds_endpoint[usize::from(rule)] {
+                let held = self.held.entry(key).or_insert(again);
+                *held = again.max(*held);
+            }
             // It may start from its first arrival on, as far as its place in line goes; the hold is the key's.
             self.lines[queue as usize].insert((call.at, start.call));
         }

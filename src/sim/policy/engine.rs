@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Balancing;
 use crate::engine::{
-    Claim, Decision, Enter, Entry, FailureKind, Instant, KeyId, LimitSpec, Nanos, Plan, RequestId, RetryPolicy, RuleId,
-    Scheduler, Scope, Spent, Target, Turned,
+    Claim, Decision, EndpointId, Enter, Entry, FailureKind, Instant, KeyId, LimitSpec, Nanos, Plan, Report, RequestId,
+    RetryPolicy, RuleId, Scheduler, Scope, Spent, Target, Turned,
 };
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
@@ -15,6 +15,8 @@ pub(crate) struct Engine {
     scheduler: Scheduler<u32>,
     rules: Vec<RuleId>,
     retry: Vec<RetryPolicy>,
+    /// Of each traffic: the endpoints that it may use; empty: all.
+    among: Vec<Box<[EndpointId]>>,
     keys: Vec<Option<KeyId>>,
     own: BTreeMap<u32, Own>,
     /// By call.
@@ -52,6 +54,7 @@ impl Engine {
         Self {
             own: own.collect(),
             rules: setup.traffic.iter().map(|traffic| traffic.rule).collect(),
+            among: setup.traffic.iter().map(|traffic| traffic.endpoints.clone()).collect(),
             retry: plan.rules.iter().map(|rule| rule.retry.clone()).collect(),
             scheduler: Scheduler::new(plan),
             keys: vec![None; keys as usize],
@@ -111,7 +114,9 @@ impl Balancing for Engine {
     fn arrive(&mut self, now: Instant, index: u32, call: &Call, alone: bool) {
         let rule = self.rules[usize::from(call.traffic)];
         let deadline = self.scheduler.plan().rules[usize::from(rule.0)].max_wait.map(|wait| now.saturating_add(wait));
-        let entry = Entry { cost: call.cost.requests, units: call.cost.units(), deadline, ..Entry::default() };
+        let among = std::mem::take(&mut self.among[usize::from(call.traffic)]);
+        let (cost, units) = (call.cost.requests, call.cost.units());
+        let entry = Entry { cost, units, deadline, endpoints: &among, ..Entry::default() };
         if self.requests.len() <= index as usize {
             self.requests.resize(index as usize + 1, None);
         }
@@ -142,6 +147,7 @@ impl Balancing for Engine {
             }
             break;
         }
+        self.among[usize::from(call.traffic)] = among;
         self.forget_evicted();
     }
 
@@ -157,6 +163,7 @@ impl Balancing for Engine {
 
     fn ended(&mut self, now: Instant, index: u32) {
         if let Some((id, ..)) = self.requests[index as usize].take() {
+            self.scheduler.report(now, id, Report::Success, 0);
             self.scheduler.finish(now, id);
         }
     }
@@ -174,6 +181,9 @@ impl Balancing for Engine {
             (Scope::Rule, ..) => Target::Rule(RuleId(rule)),
             (Scope::Overall, ..) => Target::Overall,
         };
+        let counts = self.scheduler.plan().pool.as_ref().is_some_and(|pool| pool.breaker.counts_retries);
+        let report = if counts { Report::Failure } else { Report::Neutral };
+        self.scheduler.report(now, id, report, index.into());
         let rest = |wait| match scope {
             Target::Endpoint(_) => self.scheduler.rest_elsewhere(now, id, wait),
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Request => wait,
@@ -191,7 +201,8 @@ impl Balancing for Engine {
                 if let Some(hold) = hold {
                     self.scheduler.hold(now, scope, now.saturating_add(hold));
                 }
-                self.ended(now, index);
+                self.requests[index as usize] = None;
+                self.scheduler.finish(now, id);
             }
         }
     }
@@ -200,6 +211,11 @@ impl Balancing for Engine {
         if let Some((id, ..)) = self.requests.get_mut(index as usize).and_then(Option::take) {
             self.scheduler.withdraw(now, id);
         }
+    }
+
+    fn endpoint(&self, index: u32) -> Option<EndpointId> {
+        let (id, ..) = self.requests.get(index as usize).copied().flatten()?;
+        self.scheduler.endpoint_of(id)
     }
 
     fn next_wake(&self) -> Option<Instant> {

@@ -12,10 +12,13 @@ use std::str::FromStr;
 
 use super::setup::Setup;
 use super::traffic::Call;
-use crate::engine::{Instant, Nanos};
+use crate::engine::{EndpointId, Instant, Nanos};
 use crate::rules::wording::nearest;
 
 /// Who decides what starts when.
+///
+/// Only this crate's engine knows of pools. The others keep to what the rules say beside `[pool]`, and send to one endpoint
+/// after the other.
 ///
 /// ```
 /// use request_balancer::sim::Policy;
@@ -130,6 +133,10 @@ pub(crate) trait Balancing {
     fn refused(&mut self, now: Instant, index: u32, after: Nanos);
     /// The caller of a waiting call left.
     fn withdraw(&mut self, now: Instant, index: u32);
+    /// Which endpoint a call that has just started uses, if the policy knows of endpoints.
+    fn endpoint(&self, _index: u32) -> Option<EndpointId> {
+        None
+    }
     /// When there is something to do if nothing happens before.
     fn next_wake(&self) -> Option<Instant>;
 }

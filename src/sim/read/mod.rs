@@ -95,11 +95,14 @@ impl Document<'_, '_> {
         };
         let rules = self.rules(&source, None);
         let known = rules.as_ref()?;
+        if known.has_pool() && known.endpoints().next().is_none() {
+            self.missing("pool.endpoints", "at least one endpoint in the rules: nothing could be sent");
+        }
         let until = until.unwrap_or(Nanos::MAX);
         let traffic = self.traffic(traffic, known, until);
         let server = self.server(server, known);
         let shown = shows.is_some() || variants.is_some();
-        let shows = self.shows(shows, "show", &traffic);
+        let shows = self.shows(shows, "show", (&traffic, known));
         let base = Setup {
             title: title.map_or_else(String::new, |at| at.value),
             rules: known.clone(),
@@ -200,7 +203,7 @@ impl Document<'_, '_> {
                         }
                     }
                     "delay" | "jitter" => self.network_field(&mut setup.network, name, value, path),
-                    "show" => setup.shows.extend(self.shows(Some(value), path, &base.traffic)),
+                    "show" => setup.shows.extend(self.shows(Some(value), path, (&base.traffic, &base.rules))),
                     _ => self.reader.unknown(key, path, VARIANT),
                 }
             }

@@ -1,19 +1,20 @@
 //! What the simulated server really allows.
 
 use super::{Document, Field};
-use crate::engine::{Charge, Nanos};
-use crate::rules::{Reader, Rules, join, wording};
+use crate::engine::{Charge, EndpointId, Nanos};
+use crate::rules::{At, Reader, Rules, join, wording};
 use crate::sim::cost::MOST_UNITS;
-use crate::sim::setup::{ServerKind, ServerLimit};
+use crate::sim::setup::{Each, ServerKind, ServerLimit};
 
-const SERVER: &[&str] = &["limit", "counts", "kind", "each", "keys", "penalty", "retry_after"];
+const SERVER: &[&str] = &["limit", "at_once", "counts", "kind", "each", "keys", "endpoints", "penalty", "retry_after"];
 const KINDS: &[(&str, ServerKind)] = &[
     ("sliding", ServerKind::Sliding),
     ("fixed", ServerKind::Fixed),
     ("bucket", ServerKind::Bucket),
     ("paced", ServerKind::Paced),
 ];
-const EACH: &[(&str, bool)] = &[("key", true), ("all", false)];
+const EACH: &[(&str, Each)] =
+    &[("key", Each::Key), ("all", Each::All), ("endpoint", Each::Endpoint), ("key-on-endpoint", Each::KeyOnEndpoint)];
 
 impl Document<'_, '_> {
     pub(super) fn server(&mut self, value: Option<Field<'_, '_>>, rules: &Rules) -> Vec<ServerLimit> {
@@ -25,12 +26,13 @@ impl Document<'_, '_> {
                 charge: Charge::Attempt,
                 count: 1,
                 period: Nanos::ZERO,
-                each_key: false,
+                each: Each::All,
                 keys: None,
+                endpoints: None,
                 penalty: None,
                 retry_after: None,
             };
-            let mut limited = false;
+            let (mut limited, mut at_once, mut kind) = (false, None, None);
             for (key, value) in Reader::fields(table) {
                 let name = key.get_ref().as_ref();
                 let path = &join(&path, name);
@@ -42,16 +44,34 @@ impl Document<'_, '_> {
                         }
                     }
                     "counts" => limit.charge = self.counts(value, path, rules).unwrap_or(limit.charge),
-                    "kind" => limit.kind = self.reader.word(value, path, KINDS).unwrap_or(limit.kind),
-                    "each" => limit.each_key = self.reader.word(value, path, EACH).unwrap_or_default(),
+                    "at_once" => at_once = Some(self.positive(value, path).unwrap_or(1)),
+                    "kind" => kind = self.reader.word(value, path, KINDS),
+                    "each" => limit.each = self.reader.word(value, path, EACH).unwrap_or(limit.each),
                     "keys" => limit.keys = self.keys_of(value, path),
+                    "endpoints" => {
+                        let endpoints = self.endpoints(value, path, rules);
+                        limit.endpoints = Some(endpoints.iter().map(|endpoint| endpoint.0).collect());
+                    }
                     "penalty" => limit.penalty = self.reader.duration(value, path).map(|at| at.value),
                     "retry_after" => limit.retry_after = self.reader.duration(value, path).map(|at| at.value),
                     _ => self.reader.unknown(key, path, SERVER),
                 }
             }
-            if !limited {
-                self.missing(&join(&path, "limit"), "a rate in quotes, such as `\"1/2s\"`");
+            match at_once {
+                None if !limited => {
+                    let allowed = "a rate in quotes, such as `\"1/2s\"`, or `at_once`, how many calls it works on";
+                    self.missing(&join(&path, "limit"), allowed);
+                }
+                None => limit.kind = kind.unwrap_or(limit.kind),
+                Some(most) => {
+                    for (field, is_there) in [("limit", limited), ("kind", kind.is_some())] {
+                        if is_there {
+                            let finding = wording::two_meanings("`at_once`", &wording::quote(field));
+                            self.reader.findings.push(finding.at(join(&path, field), None));
+                        }
+                    }
+                    (limit.kind, limit.count) = (ServerKind::AtOnce, most);
+                }
             }
             limits.push(limit);
         }
@@ -73,6 +93,21 @@ impl Document<'_, '_> {
             self.reader.findings.push(wording::unknown_value(&what.value, &known).at(path, what.place));
         }
         charge
+    }
+
+    /// Endpoints of the pool by their names.
+    pub(super) fn endpoints(&mut self, value: Field<'_, '_>, path: &str, rules: &Rules) -> Box<[EndpointId]> {
+        let names = self.reader.names(value, path, "a list of endpoints such as `[\"bot-a\"]`").unwrap_or_default();
+        names.into_iter().filter_map(|name| self.endpoint(name, path, rules)).collect()
+    }
+
+    pub(super) fn endpoint(&mut self, name: At<String>, path: &str, rules: &Rules) -> Option<EndpointId> {
+        let known: Vec<&str> = rules.endpoints().collect();
+        let position = known.iter().position(|known| *known == name.value);
+        if position.is_none() {
+            self.reader.findings.push(wording::unknown_value(&name.value, &known).at(path, name.place));
+        }
+        position.map(|position| EndpointId(position as u16))
     }
 
     fn keys_of(&mut self, value: Field<'_, '_>, path: &str) -> Option<(u32, u32)> {

@@ -4,13 +4,13 @@ use ::toml::de::DeValue;
 
 use super::{Document, Field, named, number};
 use crate::engine::Nanos;
-use crate::rules::{At, Reader, join, wording};
+use crate::rules::{At, Reader, Rules, join, wording};
 use crate::sim::measure::{Bound, Value, WHOLE};
-use crate::sim::metric::{Clock, Length, Metric, Of, Stat, Window};
+use crate::sim::metric::{Clock, Length, Metric, Of, On, Stat, Window};
 use crate::sim::setup::{Show, Traffic};
 
 const SHOW: &[&str] = &[
-    "metric", "what", "of", "stat", "from", "rounds", "starts", "limit", "at", "optimum", "exact", "at_most",
+    "metric", "what", "of", "on", "stat", "from", "rounds", "starts", "limit", "at", "optimum", "exact", "at_most",
     "at_least", "within",
 ];
 const STATS: &[(&str, Stat)] = &[
@@ -31,10 +31,14 @@ const STATS: &[(&str, Stat)] = &[
 ];
 const CLOCKS: &[(&str, Clock)] = &[("starts", Clock::Starts), ("server", Clock::Server)];
 
+/// What a line may be about: traffic, and endpoints of the rules.
+type Known<'k> = (&'k [Traffic], &'k Rules);
+
 /// What a metric can be told besides.
 #[derive(Clone, Debug)]
 struct Details {
     of: Of,
+    on: On,
     stat: Stat,
     from: Nanos,
     length: Length,
@@ -46,10 +50,11 @@ type Make = fn(Details) -> Metric;
 
 /// The name of each metric, the fields that it takes besides, and whether it must be told of which traffic.
 const METRICS: &[(&str, &[&str], bool, Make)] = &[
-    ("started", &["of"], false, |told| Metric::Started { of: told.of }),
+    ("started", &["of", "on"], false, |told| Metric::Started { of: told.of, on: told.on }),
     ("finished", &["of"], false, |told| Metric::Finished { of: told.of }),
     ("first-service", &["of"], false, |told| Metric::FirstService { of: told.of }),
-    ("last-start", &["of"], false, |told| Metric::LastStart { of: told.of }),
+    ("last-start", &["of", "on"], false, |told| Metric::LastStart { of: told.of, on: told.on }),
+    ("at-once", &["of", "on"], false, |told| Metric::AtOnce { of: told.of, on: told.on }),
     ("share", &["of"], true, |told| Metric::Share { of: told.of }),
     ("wait", &["of", "stat"], false, |told| Metric::Wait { of: told.of, stat: told.stat }),
     ("induced-wait", &["of", "stat"], false, |told| Metric::InducedWait { of: told.of, stat: told.stat }),
@@ -72,7 +77,7 @@ const METRICS: &[(&str, &[&str], bool, Make)] = &[
     ("inversions", &[], false, |_| Metric::Inversions),
     ("idle-while-ready", &[], false, |_| Metric::IdleWhileReady),
     ("order-inversions", &[], false, |_| Metric::OrderInversions),
-    ("refusals", &[], false, |_| Metric::Refusals),
+    ("refusals", &["on"], false, |told| Metric::Refusals { on: told.on }),
     ("refusals-per-success", &[], false, |_| Metric::RefusalsPerSuccess),
 ];
 const WINDOW: &[&str] = &["of", "from", "rounds", "starts"];
@@ -82,15 +87,16 @@ fn window(told: &Details) -> Window {
 }
 
 impl Document<'_, '_> {
-    pub(super) fn shows(&mut self, value: Option<Field<'_, '_>>, path: &str, traffic: &[Traffic]) -> Vec<Show> {
+    pub(super) fn shows(&mut self, value: Option<Field<'_, '_>>, path: &str, known: Known<'_>) -> Vec<Show> {
         let Some(value) = value else { return Vec::new() };
         let tables = self.tables(value, path, "a list of tables, `[[show]]`");
-        tables.into_iter().filter_map(|(path, table)| self.show(table, &path, traffic)).collect()
+        tables.into_iter().filter_map(|(path, table)| self.show(table, &path, known)).collect()
     }
 
-    fn show(&mut self, table: &::toml::de::DeTable<'_>, path: &str, traffic: &[Traffic]) -> Option<Show> {
+    fn show(&mut self, table: &::toml::de::DeTable<'_>, path: &str, (traffic, rules): Known<'_>) -> Option<Show> {
         let mut told = Details {
             of: None,
+            on: None,
             stat: Stat::Mean,
             from: Nanos::ZERO,
             length: Length::Rounds(1),
@@ -106,6 +112,10 @@ impl Document<'_, '_> {
                 "metric" => name = self.reader.text(value, &path, "the name of a metric in quotes"),
                 "what" => what = self.reader.text(value, &path, "words for the report in quotes"),
                 "of" => told.of = self.of(value, &path, traffic),
+                "on" => {
+                    let name = self.reader.text(value, &path, "the name of an endpoint in quotes");
+                    told.on = name.and_then(|name| self.endpoint(name, &path, rules));
+                }
                 "stat" => told.stat = self.reader.word(value, &path, STATS).unwrap_or(told.stat),
                 "from" => told.from = self.reader.duration(value, &path).map_or(Nanos::ZERO, |at| at.value),
                 "rounds" => told.length = self.positive(value, &path).map_or(told.length, Length::Rounds),
@@ -144,11 +154,13 @@ impl Document<'_, '_> {
             self.missing(&join(path, "of"), "the name of some traffic in quotes");
         }
         let of = told.of.map(|of| format!(" of {}", traffic[usize::from(of)].name));
+        let on = told.on.and_then(|on| rules.endpoints().nth(on.0.into())).map(|name| format!(" on {name}"));
         let stat = STATS.iter().find(|(_, stat)| takes.contains(&"stat") && *stat == told.stat);
         let stat = stat.map_or_else(String::new, |(stat, _)| format!("{stat} "));
         let metric = make(told);
         let (optimum, bound) = self.bound(&metric, path, bounds);
-        let what = what.map_or_else(|| format!("{stat}{name}{}", of.unwrap_or_default()), |at| at.value);
+        let whose = [of, on].map(Option::unwrap_or_default).concat();
+        let what = what.map_or_else(|| format!("{stat}{name}{whose}"), |at| at.value);
         Some(Show { what, metric, optimum, bound })
     }
 

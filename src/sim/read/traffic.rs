@@ -23,6 +23,7 @@ const TRAFFIC: &[&str] = &[
     "cost",
     "units",
     "takes",
+    "endpoints",
     "cancel",
 ];
 const CANCEL: &[&str] = &["at", "share"];
@@ -87,6 +88,7 @@ impl Document<'_, '_> {
                 cost: (1, 1),
                 units: [(0, 0); MOST_UNITS],
                 takes: (Nanos::ZERO, Nanos::ZERO),
+                endpoints: Box::default(),
                 cancel: None,
             };
             let (mut kind, mut how, mut said) = (Kind::Backlog, How::default(), Vec::new());
@@ -125,6 +127,7 @@ impl Document<'_, '_> {
                         });
                         traffic.takes = takes.unwrap_or_default();
                     }
+                    "endpoints" => traffic.endpoints = self.endpoints(value, path, rules),
                     "cancel" => traffic.cancel = self.cancel(value, path),
                     _ => self.reader.unknown(key, path, TRAFFIC),
                 }

@@ -1,0 +1,113 @@
+//! Costs in pools: a request goes where it fits, and nowhere else.
+
+use request_balancer::Rules;
+use request_balancer::engine::{
+    Claim, Elsewhere, EndpointId, Enter, Entry, Instant, KeyId, RequestId, RuleId, Scheduler, Target, Turned, Why,
+};
+
+const SMALL: EndpointId = EndpointId(0);
+const LARGE: EndpointId = EndpointId(1);
+
+struct World {
+    machine: Scheduler<()>,
+    rules: Rules,
+    key: KeyId,
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+impl World {
+    /// Two endpoints, of which `field` says something, for the first one `small` and for the other one `large`.
+    fn new(field: &str, small: &str, large: &str) -> Self {
+        let text = format!(
+            "[pool]\nchoose = 'in-order'\n[pool.endpoints]\nsmall = {{ {field} = '{small}' }}\n\
+             large = {{ {field} = '{large}' }}"
+        );
+        let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+        let mut machine = Scheduler::new(rules.plan());
+        let key = machine.add_key(at(0), 1);
+        Self { machine, rules, key }
+    }
+
+    fn enter(&mut self, now: Instant, cost: u32, endpoints: &[EndpointId]) -> Result<Enter, Turned> {
+        if !self.machine.knows(self.key) {
+            self.key = self.machine.add_key(now, 1);
+        }
+        self.machine.enter(now, self.key, RuleId(0), Entry { cost, endpoints, ..Entry::default() })
+    }
+
+    fn started(&mut self, now: Instant, cost: u32) -> (RequestId, EndpointId) {
+        match self.enter(now, cost, &[]) {
+            Ok(Enter::Started(id)) => (id, self.machine.endpoint_of(id).expect("an endpoint")),
+            entered => panic!("{entered:?}"),
+        }
+    }
+
+    fn waiting(&mut self, now: Instant, cost: u32) -> RequestId {
+        match self.enter(now, cost, &[]) {
+            Ok(Enter::Waiting(id)) => id,
+            entered => panic!("{entered:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_too_large_for_one_endpoint_goes_to_the_other() {
+    for field in ["overall", "per_key"] {
+        let mut world = World::new(field, "2/1s", "5/1s");
+        let (first, endpoint) = world.started(at(0), 3);
+        assert_eq!(endpoint, LARGE, "{field}");
+        world.machine.finish(at(0), first);
+        // There is no room for a second one before the first is out of the window.
+        let second = world.waiting(at(1), 3);
+        world.machine.dispatch(at(999));
+        assert!(matches!(world.machine.claim(at(999), second), Claim::Waiting), "{field}");
+        world.machine.dispatch(at(1_000));
+        assert!(matches!(world.machine.claim(at(1_000), second), Claim::Started { .. }), "{field}");
+        assert_eq!(world.machine.endpoint_of(second), Some(LARGE), "{field}");
+        // What fits everywhere goes to the first.
+        assert_eq!(world.started(at(1_000), 2).1, SMALL, "{field}");
+        let turned = world.enter(at(1_000), 6, &[]);
+        assert!(matches!(turned, Err(Turned::CostTooHigh { cost: 6, capacity: 5 })), "{field}: {turned:?}");
+        let turned = world.enter(at(1_000), 3, &[SMALL]);
+        assert!(matches!(turned, Err(Turned::CostTooHigh { cost: 3, capacity: 2 })), "{field}: {turned:?}");
+    }
+}
+
+#[test]
+fn who_fits_on_one_endpoint_alone_has_no_other_to_wait_for() {
+    for field in ["overall", "per_key"] {
+        let mut world = World::new(field, "2/1s", "5/1s");
+        let (running, _) = world.started(at(0), 3);
+        // It can't go to the small one, now or ever.
+        assert_eq!(world.machine.elsewhere(at(0), running), Elsewhere::Nowhere, "{field}");
+        let wait = request_balancer::Nanos::from_secs(30);
+        assert_eq!(world.machine.rest_elsewhere(at(0), running, wait), wait, "{field}");
+        let waiting = world.waiting(at(10), 3);
+        world.machine.disable_endpoint(at(20), LARGE);
+        let claimed = world.machine.claim(at(20), waiting);
+        assert!(matches!(claimed, Claim::Refused { why: Why::NoEndpoint, .. }), "{field}: {claimed:?}");
+        // Whoever is small goes on.
+        assert_eq!(world.started(at(30), 2).1, SMALL, "{field}");
+        assert!(!world.machine.retry(at(30), waiting, Target::Endpoint(LARGE), at(40), None));
+    }
+}
+
+#[test]
+fn what_fits_nowhere_any_more_is_told_so() {
+    for field in ["overall", "per_key"] {
+        let mut world = World::new(field, "2/1s", "5/1s");
+        let (_running, _) = world.started(at(0), 3);
+        let waiting = world.waiting(at(10), 4);
+        let rules = world.rules.without_endpoint("large");
+        let plan = (*rules.plan()).clone().succeeding(world.machine.plan());
+        world.machine.replace(at(20), plan.into());
+        let claimed = world.machine.claim(at(20), waiting);
+        assert!(
+            matches!(claimed, Claim::Refused { why: Why::CostTooHigh { cost: 4, capacity: 2 }, .. }),
+            "{field}: {claimed:?}"
+        );
+    }
+}
