@@ -44,7 +44,9 @@ fn a_key_that_wants_nothing_has_no_gap() {
 
 #[test]
 fn a_gap_ends_when_the_last_caller_leaves() {
-    let scenario = CUT.replace("until = '3s'", "").replace("calls = 3\n", "calls = 3\ncancel = { at = '1500ms', share = '100%' }\n");
+    let scenario = CUT
+        .replace("until = '3s'", "")
+        .replace("calls = 3\n", "calls = 3\ncancel = { at = '1500ms', share = '100%' }\n");
     // Both keys started one of three when everybody leaves.
     assert_eq!(shown(Policy::Balancer, &scenario, &["'gap'\nof = 'a'", "'gap'\nof = 'b'"]), ["1.500 s", "1.000 s"]);
 }

@@ -103,7 +103,7 @@ impl Meter {
                 let Some(fits) = u64::from(count).checked_sub(self.outstanding + u64::from(cost)) else {
                     return Room::AtAnEnd;
                 };
-                Room::At(self.window_since(period, fits).max(from))
+                Room::At(self.window_since(from, period, fits))
             }
             LimitKind::Spaced { .. } => Room::At(from.max(self.paid)),
             LimitKind::Bucket { interval, burst } => {
@@ -118,11 +118,13 @@ impl Meter {
         }
     }
 
-    /// The end of the last stretch of time in which there was more than `fits` in the window.
-    fn window_since(&self, period: Nanos, fits: u64) -> Instant {
+    /// The end of the last stretch of time in which there was more than `fits` in the window, if it is later than `from`.
+    fn window_since(&self, from: Instant, period: Nanos, fits: u64) -> Instant {
         // The window that ends with the entry at `last`: what it holds from `first` on.
         let (mut first, mut held) = (self.log.len(), 0);
-        for last in (0..self.log.len()).rev() {
+        // What is over by then makes nobody wait any more.
+        let recent = (0..self.log.len()).rev().take_while(|&last| self.log[last].0.saturating_add(period) > from);
+        for last in recent {
             while let Some(before) = first.checked_sub(1)
                 && self.log[before].0.saturating_add(period) > self.log[last].0
             {
@@ -131,18 +133,18 @@ impl Meter {
             }
             if held > fits {
                 let mut leaving = self.log.range(first..);
-                let mut since = Instant::ZERO;
+                let mut since = from;
                 while held > fits
                     && let Some(&(at, cost)) = leaving.next()
                 {
                     held -= u64::from(cost);
                     since = at.saturating_add(period);
                 }
-                return since;
+                return since.max(from);
             }
             held -= u64::from(self.log[last].1);
         }
-        Instant::ZERO
+        from
     }
 
     /// An attempt begins.
