@@ -21,7 +21,10 @@ impl OwnNumbers {
 
     /// What limits each key of a rule, for this key.
     pub(crate) fn of<'s>(&'s self, plan: &'s Plan, rule: u16, key: u32) -> &'s [LimitSpec] {
-        self.0.get(&(rule, key)).map_or(&plan.rules[usize::from(rule)].own, |own| own)
+        match self.0.get(&(rule, key)) {
+            Some(own) => own,
+            None => &plan.rules[usize::from(rule)].own,
+        }
     }
 
     /// All of them, by rule and key.

@@ -234,7 +234,7 @@ impl Document<'_, '_> {
             Kind::Poisson => {
                 let (count, period) = rate?;
                 let span = calls.map(|calls| u128::from(calls) * u128::from(period.get()) / u128::from(count));
-                let Ok(span) = span.map_or(Ok(lasts.get()), u64::try_from) else {
+                let Ok(span) = u64::try_from(span.unwrap_or_else(|| lasts.get().into())) else {
                     let finding =
                         wording::out_of_range("calls that come over more than 584 years", "fewer or more often");
                     self.reader.findings.push(finding.at(path, None));
