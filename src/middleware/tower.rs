@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::Route;
 use crate::error::{Error, Failure, Refused};
+use crate::headers::Observation;
 use crate::runtime::Balancer;
 
 /// Puts every request of a service under a balancer, as [the module](super) says.
@@ -141,7 +142,11 @@ where
                     let failed = |error| Failure::permanent(End::Failed(error));
                     poll_fn(|context| inner.poll_ready(context)).await.map_err(failed)?;
                     let response = inner.call(request).await.map_err(failed)?;
-                    match attempt.check_response::<_, End<S::Error, Response<R>>>(&response) {
+                    let checked = match response.extensions().get::<Observation>() {
+                        Some(read) => attempt.check_observation(response.status().as_u16(), read),
+                        None => attempt.check_response(&response),
+                    };
+                    match checked {
                         Ok(()) => Ok(response),
                         Err(refusal) => Err(refusal.because(End::Refused(response))),
                     }

@@ -91,6 +91,26 @@ impl Permit {
         self.place.shared().check(self.place.running(), self.place.rule(), status, fields, body)
     }
 
+    /// The same for what was read of a response before, with its status.
+    ///
+    /// # Errors
+    ///
+    /// The failure.
+    #[cfg(feature = "headers")]
+    pub fn check_observation<E>(
+        &self,
+        status: u16,
+        observation: &crate::headers::Observation,
+    ) -> Result<(), Failure<E>> {
+        self.place.shared().check_observation(self.place.running(), status, observation)
+    }
+
+    /// Whether the dialect of its rule looks into bodies of responses with this status.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn reads_body(&self, status: u16) -> bool {
+        self.place.shared().live.load().dialect(self.place.rule()).reads_body(status)
+    }
+
     /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As
     /// [`Failure::invalid`](crate::Failure::invalid).
     pub const fn invalid(&mut self) {
