@@ -133,6 +133,19 @@ fn an_older_answer_loosens_nothing_and_a_later_window_replaces() {
 }
 
 #[test]
+fn slow_answers_of_two_windows_in_a_row_are_not_taken_for_one_that_is_over() {
+    let mut world = World::new("per_key = '20/60s'");
+    let ids: Vec<RequestId> = (0..3).map(|_| world.start(0)).collect();
+    // The first window ends somewhere from 2,080 to 4,781, the second one from 4,317 on.
+    world.answer(2_700, ids[0], &[left(3, 2_080)]);
+    world.answer(2_900, ids[1], &[left(3, 4_318)]);
+    let late = world.start(4_000);
+    world.answer(5_100, ids[2], &[left(0, 2_040)]);
+    world.answer(6_600, late, &[left(2, 2_042)]);
+    assert_eq!(world.free(6_600), 0);
+}
+
+#[test]
 fn a_late_answer_about_a_window_that_is_over_changes_nothing() {
     let mut world = World::new("per_key = '20/60s'");
     let (early, late) = (world.start(0), world.start(0));

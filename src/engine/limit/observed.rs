@@ -202,10 +202,11 @@ impl Cap {
     }
 
     /// Two words about one window: the smaller number counts, whichever is older, until the later end. What ended before
-    /// the later request was sent is in its number.
+    /// the later request was sent is in its number. They may be about two windows in a row after all, so only what ends
+    /// after both of them is later.
     fn and(self, other: Self) -> Self {
         let reset = match (self.reset, other.reset) {
-            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.min(two.1))),
+            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.max(two.1))),
             (one, two) => one.or(two),
         };
         Self {
