@@ -248,6 +248,7 @@ impl<W> Scheduler<W> {
         let period = limit::period(spec.kind);
         let word = Word {
             window: window.name,
+            limit: window.limit,
             left,
             sent,
             read: now,
