@@ -68,7 +68,7 @@ impl<W> Scheduler<W> {
             let record = &self.queues[queue];
             let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
             let own = record.limits.free_at(own, &self.days);
-            latest = latest.max(record.hold).max(record.learnt_until).max(own.unwrap_or(Instant::NEVER));
+            latest = latest.max(record.hold).max(record.learnt_until()).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
         latest.max(rows).max(self.seat_free_at(index).unwrap_or(Instant::NEVER))

@@ -1,4 +1,5 @@
-//! Rules that learn: their own limits go by the server's numbers, up to a maximum, for as long as the server tells them.
+//! Rules that learn: their own limits, and those that keys have of their own, go by the server's numbers, up to a maximum,
+//! for as long as the server tells them.
 
 use std::sync::Arc;
 
@@ -9,6 +10,14 @@ use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
 
+/// A queue whose numbers are the server's.
+#[derive(Debug)]
+pub(super) struct Learnt {
+    until: Instant,
+    /// The key's own numbers, as they are configured.
+    pub(super) configured: Option<Arc<[LimitSpec]>>,
+}
+
 /// How long a number counts after it was last told.
 const KEPT: Nanos = Nanos::from_secs(86_400);
 
@@ -16,16 +25,12 @@ impl<W> Scheduler<W> {
     /// Goes over to the server's number for one of the queue's own limits, if its rule learns.
     pub(super) fn learn(&mut self, now: Instant, queue: u32, spot: Spot, window: &ServerWindow<'_>) {
         let Spot::Own(position) = spot else { return };
-        let Queue { rule, ref numbers, learnt_until, .. } = self.queues[queue];
-        let plan = &self.plan.rules[usize::from(rule)];
+        let record = &self.queues[queue];
+        let plan = &self.plan.rules[usize::from(record.rule)];
         let (Some(learn), Some(count)) = (plan.learn, window.limit) else { return };
-        if numbers.is_some() && learnt_until == Instant::ZERO {
-            // The key has numbers of its own, and nobody's else.
-            return;
-        }
-        let Some(configured) = plan.own.get(position) else { return };
+        let Some(configured) = Queue::own(record.configured(), plan).get(position) else { return };
         let Some(kind) = learnt(configured.kind, count, window.per, learn) else { return };
-        let present = Queue::own(numbers, plan);
+        let present = Queue::own(&record.numbers, plan);
         let change = (present[position].kind != kind).then(|| {
             let replace = |(at, spec): (usize, &LimitSpec)| match (spec.kind, kind) {
                 _ if at == position => LimitSpec { kind, ..spec.clone() },
@@ -38,18 +43,22 @@ impl<W> Scheduler<W> {
             };
             present.iter().enumerate().map(replace).collect::<Arc<[LimitSpec]>>()
         });
+        let until = now.saturating_add(KEPT);
+        let record = &mut self.queues[queue];
+        let configured = || record.numbers.clone();
+        match &mut record.learnt {
+            Some(learnt) => learnt.until = until,
+            learnt @ None => *learnt = Some(Box::new(Learnt { until, configured: configured() })),
+        }
         if let Some(specs) = change {
             self.renumber(now, queue, Some(specs));
         }
-        self.queues[queue].learnt_until = now.saturating_add(KEPT);
     }
 
-    /// Goes back to the numbers of the rules, if the server has told no others for a day.
+    /// Goes back to the configured numbers, if the server has told no others for a day.
     pub(super) fn unlearn(&mut self, now: Instant, queue: u32) {
-        let until = self.queues[queue].learnt_until;
-        if until != Instant::ZERO && until <= now {
-            self.queues[queue].learnt_until = Instant::ZERO;
-            self.renumber(now, queue, None);
+        if let Some(learnt) = self.queues[queue].learnt.take_if(|learnt| learnt.until <= now) {
+            self.renumber(now, queue, learnt.configured);
         }
     }
 
@@ -69,6 +78,18 @@ impl<W> Scheduler<W> {
         limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
         *old = numbers;
         self.count_outstanding(queue);
+    }
+}
+
+impl Queue {
+    /// The key's own numbers as they are configured, whatever was learnt.
+    pub(super) fn configured(&self) -> &Option<Arc<[LimitSpec]>> {
+        self.learnt.as_ref().map_or(&self.numbers, |learnt| &learnt.configured)
+    }
+
+    /// Until when its numbers are the server's, if they are.
+    pub(super) fn learnt_until(&self) -> Instant {
+        self.learnt.as_ref().map_or(Instant::ZERO, |learnt| learnt.until)
     }
 }
 

@@ -149,8 +149,8 @@ impl<W> Scheduler<W> {
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
-            let Queue { rule, numbers, limits, learnt_until, .. } = &mut queues[index];
-            *learnt_until = Instant::ZERO;
+            let Queue { rule, numbers, limits, learnt, .. } = &mut queues[index];
+            *learnt = None;
             let rule = usize::from(*rule);
             // A key's numbers may name zones by position, too: they go with the plan they were made for.
             let was = Queue::own(numbers, &old.rules[rule]).to_vec();
@@ -244,8 +244,9 @@ impl<W> Scheduler<W> {
             self.queues[id].sibling = NIL;
             self.link_queue(key, id);
             // Numbers of its own end with the key that they were given to.
-            if self.queues[id].learnt_until == Instant::ZERO {
-                self.count_under(now, id, None);
+            match &mut self.queues[id].learnt {
+                Some(learnt) => learnt.configured = None,
+                None => self.count_under(now, id, None),
             }
             return;
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::answer::Why;
 use super::cost::OwnCosts;
 use super::hold::HoldCause;
+use super::learn::Learnt;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
 use super::pool::{KeySeat, Route};
@@ -250,10 +251,10 @@ pub(super) struct Queue {
     /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
     pub(super) pool_place: Option<(usize, i64)>,
     pub(super) limits: LimitStates,
-    /// The key's own numbers, where it has other ones than its rule.
+    /// The numbers that it goes by, where they are others than its rule's.
     pub(super) numbers: Option<Arc<[LimitSpec]>>,
-    /// Until when these are the server's, if they are.
-    pub(super) learnt_until: Instant,
+    /// There if these are the server's.
+    pub(super) learnt: Option<Box<Learnt>>,
 }
 
 /// Where a queue stands.
@@ -294,7 +295,7 @@ impl Queue {
             pool_place: None,
             limits: LimitStates::new(&plan.own),
             numbers: None,
-            learnt_until: Instant::ZERO,
+            learnt: None,
         }
     }
 

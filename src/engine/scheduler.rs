@@ -449,7 +449,7 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
-        self.queues[queue].learnt_until = Instant::ZERO;
+        self.queues[queue].learnt = None;
         self.renumber(now, queue, numbers);
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
@@ -513,8 +513,8 @@ impl<W> Scheduler<W> {
     /// Whether a key has its own numbers under a rule. False for a stale key.
     #[must_use]
     pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
-        let own = |queue: &Queue| queue.numbers.is_some() && queue.learnt_until == Instant::ZERO;
-        self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| own(&self.queues[queue]))
+        self.knows(key)
+            && self.find_queue(key.index, rule).is_some_and(|queue| self.queues[queue].configured().is_some())
     }
 
     /// The key that a request belongs to now: that of another key's record, if the two became one.
