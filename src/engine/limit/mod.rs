@@ -9,6 +9,8 @@ mod smooth;
 mod spec;
 mod window;
 
+use std::sync::Arc;
+
 use self::calendar::Calendar;
 use self::observed::Observed;
 use self::smooth::Gcra;
@@ -156,6 +158,12 @@ impl LimitState {
     /// How many the server leaves beside what is under way, if it said so.
     pub(crate) fn left_at_server(&mut self, now: Instant) -> Option<u32> {
         self.observed.as_mut()?.left_beside(now, self.awaited)
+    }
+
+    /// What the server said that still counts: of which windows, how many are left, until when.
+    fn told(&mut self, now: Instant) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+        let busy = self.awaited;
+        self.observed.iter_mut().flat_map(move |observed| observed.told(now, busy))
     }
 
     /// Its grant was not used.

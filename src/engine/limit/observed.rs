@@ -9,6 +9,7 @@
 //! left is one more, and then grows somewhat faster than such a window does, until the server says more.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::Ask;
 use crate::engine::time::{Instant, Nanos};
@@ -120,6 +121,17 @@ impl Observed {
         self.forget(now);
         let left = self.caps.iter().map(|cap| self.left(now, cap).saturating_sub(busy)).min()?;
         Some(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    /// Each window that something was told of which still counts: what is left of it beside what is granted or runs, and
+    /// until when that counts.
+    pub(super) fn told(&mut self, now: Instant, busy: u64) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+        self.forget(now);
+        let known = &*self;
+        known.caps.iter().map(move |cap| {
+            let left = u32::try_from(known.left(now, cap).saturating_sub(busy)).unwrap_or(u32::MAX);
+            ((*known.windows[cap.window].name).into(), left, cap.until)
+        })
     }
 
     /// Takes in what a response said. Returns the window's number as a bit.
