@@ -88,7 +88,7 @@ impl Permit {
         N: AsRef<[u8]> + ?Sized + 'h,
         V: AsRef<[u8]> + ?Sized + 'h,
     {
-        self.place.shared().check(self.place.running(), self.place.rule(), status, fields, body)
+        self.place.shared().check(self.place.running(), self.whose(), status, fields, body)
     }
 
     /// The same for what was read of a response before, with its status.
@@ -102,7 +102,12 @@ impl Permit {
         status: u16,
         observation: &crate::headers::Observation,
     ) -> Result<(), Failure<E>> {
-        self.place.shared().check_observation(self.place.running(), status, observation)
+        self.place.shared().check_observation(self.place.running(), self.whose(), status, observation)
+    }
+
+    #[cfg(feature = "headers")]
+    const fn whose(&self) -> (crate::engine::RuleId, &Key) {
+        (self.place.rule(), self.place.key())
     }
 
     /// Whether the dialect of its rule looks into bodies of responses with this status.
