@@ -107,7 +107,7 @@ fn who_follows_one_whose_grant_a_pause_takes_back_has_a_whole_lease() {
     world.now = world::ms(30);
     let rule = world.rule("a");
     world.scheduler.pause(world.now, rule);
-    for (at, is_granted) in [(129, true), (130, false)] {
+    for (at, is_granted) in [(1_029, true), (1_030, false)] {
         world.scheduler.dispatch(world::ms(at));
         assert_eq!(world.scheduler.is_granted(world.asked[next].id), is_granted, "at {at} ms");
     }

@@ -20,6 +20,9 @@ fn random_history(seed: u64) -> History {
     if seed % 4 == 3 {
         flavour = flavour.answered();
     }
+    if seed % 8 == 5 {
+        flavour = flavour.settled();
+    }
     history(&mut random, flavour)
 }
 

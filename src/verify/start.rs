@@ -45,7 +45,7 @@ impl Start {
         Self { at, rule: rule.into(), key, cost: 1, units, endpoint: None, end: None, again: None }
     }
 
-    /// What it took from limits that count requests. Default: 1.
+    /// What it took of limits that count requests, in the end. Default: 1; nothing if it was settled at 0.
     pub fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
@@ -79,7 +79,7 @@ impl Start {
     /// What it took of a unit; `None` is requests.
     pub(super) fn took(&self, unit: Option<&str>) -> u64 {
         match unit {
-            None => self.cost.max(1).into(),
+            None => self.cost.into(),
             Some(unit) => self.units.iter().filter(|(name, _)| name == unit).map(|&(_, cost)| u64::from(cost)).sum(),
         }
     }

@@ -17,6 +17,8 @@ pub(crate) type Wrong = String;
 pub(crate) struct Request {
     pub(crate) id: RequestId,
     pub(crate) entry: Entry,
+    /// What it was said to cost.
+    pub(crate) asked: Cost,
     pub(crate) stage: Stage,
     /// When it entered or was put back.
     pub(crate) since: u64,
@@ -439,7 +441,9 @@ impl Books {
             self.as_foretold(number)?;
         }
         let attempt = self.attempts.len();
-        self.attempts.push(Attempt { rule, key, cost, start: self.now, end: None, done: None });
+        self.order += 1;
+        let charges = vec![(self.order, cost)];
+        self.attempts.push(Attempt { rule, key, cost, least: cost, charges, start: self.now, end: None, done: None });
         let now = self.now;
         let request = &mut self.requests[number];
         request.stage = Stage::Running(attempt);
@@ -456,7 +460,7 @@ impl Books {
             if self.renumbered.contains(&(rule, key)) {
                 continue;
             }
-            let used = limit.used(&self.attempts, key, self.now);
+            let used = limit.used_knowingly(&self.attempts, key, self.now);
             if used > limit.count {
                 return Err(format!("#{number} started as {used} of {} in {}", limit.count, limit.name));
             }
@@ -478,6 +482,42 @@ impl Books {
             NextStart::Never => false,
         };
         if right { Ok(()) } else { Err(format!("#{number} started before it was foretold: {foretold:?}")) }
+    }
+
+    /// What a request costs as far as it is known.
+    pub(crate) fn cost_of(&self, request: &Request) -> Cost {
+        match request.stage {
+            Stage::Running(attempt) => self.attempts[attempt].cost,
+            Stage::Queued
+            | Stage::Perhaps
+            | Stage::Granted
+            | Stage::Asleep
+            | Stage::Out(_)
+            | Stage::Refused(_)
+            | Stage::Gone => request.entry.cost,
+        }
+    }
+
+    /// What a request's running attempt costs, as it turns out.
+    pub(crate) fn costs(&mut self, number: usize, change: impl Fn(&mut Cost)) {
+        let Stage::Running(attempt) = self.requests[number].stage else { return };
+        let attempt = &mut self.attempts[attempt];
+        let before = attempt.cost;
+        change(&mut attempt.cost);
+        self.order += 1;
+        attempt.charges.push((self.order, attempt.cost.and(before, u64::saturating_sub)));
+        attempt.least = attempt.least.and(attempt.cost, u64::min);
+        self.loosened += 1;
+    }
+
+    /// What a request's next attempt costs: as much as the last one, no less than was asked for, and only that if it
+    /// could never start otherwise.
+    pub(crate) fn costs_again(&mut self, number: usize) {
+        let Stage::Running(attempt) = self.requests[number].stage else { return };
+        let Request { asked, ref entry, .. } = self.requests[number];
+        let most = asked.and(self.attempts[attempt].cost, u64::max);
+        let fits = !self.can_never_fit(entry.rule, entry.key, most, None);
+        self.requests[number].entry.cost = if fits { most } else { asked };
     }
 
     /// A request's attempt ended.

@@ -29,6 +29,8 @@ pub(crate) struct Flavour {
     pub(crate) bursts: bool,
     /// The server says what it has left.
     pub(crate) answers: bool,
+    /// Attempts turn out to cost something else than was asked for.
+    pub(crate) settles: bool,
     /// Even spacing and buckets.
     pub(crate) kinds: bool,
     /// Quotas of calendar days in this zone.
@@ -58,6 +60,7 @@ impl Flavour {
             odd_nanos: random.once_in(4),
             bursts: random.once_in(8),
             answers: false,
+            settles: false,
             kinds: random.once_in(2),
             days: if cfg!(feature = "calendar") && random.once_in(6) {
                 Some(random.pick(&[Zone::Utc, Zone::Berlin]))
@@ -67,6 +70,11 @@ impl Flavour {
             tokens: random.once_in(4),
             own: random.once_in(4),
         }
+    }
+
+    /// Costs are found out late, both ways.
+    pub(crate) fn settled(self) -> Self {
+        Self { settles: true, costs: true, slow: true, ..self }
     }
 
     /// A server answers. What it says is followed in windows of requests alone.
@@ -240,6 +248,12 @@ fn operation(random: &mut Random, flavour: Flavour, spec: &Spec, labels: &mut u3
             limit: random.below(8) as usize,
             left: random.pick(&[0, 0, 1, 1, 2, 3, 5, 60]),
         });
+        return;
+    }
+    if flavour.settles && random.once_in(4) {
+        let tokens = spec.counts_tokens() && random.once_in(2);
+        let actual = if tokens { random.below(5_000) } else { random.below(7) };
+        ops.push(Op::Settle { label: label(random), tokens, actual });
         return;
     }
     let op = match random.below(if flavour.trouble { 40 } else { 24 }) {

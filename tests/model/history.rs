@@ -32,6 +32,12 @@ pub(crate) enum Op {
         limit: usize,
         left: u64,
     },
+    /// The running attempt of this request turns out to cost so much in requests, or else in tokens.
+    Settle {
+        label: u32,
+        tokens: bool,
+        actual: u64,
+    },
     Pause(usize),
     Resume(usize),
     /// From now on a key has these quotas under a rule in place of the rule's; none: the rule's again.
@@ -119,6 +125,9 @@ impl fmt::Display for Op {
             Self::Hold(target, span) => write!(f, "hold {target:?} for {}", Span(*span)),
             Self::Release(target) => write!(f, "release {target:?}"),
             Self::Answer { label, limit, left } => write!(f, "answer #{label}: {left} left of limit {limit}"),
+            Self::Settle { label, tokens, actual } => {
+                write!(f, "settle #{label} at {actual} {}", if *tokens { "tokens" } else { "requests" })
+            }
             Self::Pause(rule) => write!(f, "pause r{rule}"),
             Self::Resume(rule) => write!(f, "resume r{rule}"),
             Self::Own(rule, key, quotas) => {

@@ -10,6 +10,10 @@ pub(crate) struct Attempt {
     pub(crate) rule: usize,
     pub(crate) key: u64,
     pub(crate) cost: Cost,
+    /// The least that it seemed to cost at any time.
+    pub(crate) least: Cost,
+    /// What spacing and buckets charged, and in which order of all charges: at the start, and what it cost more later.
+    pub(crate) charges: Vec<(u64, Cost)>,
     pub(crate) start: u64,
     pub(crate) end: Option<u64>,
     /// When it was answered, or else ended.
@@ -169,24 +173,38 @@ impl Limit {
 
     /// What of the attempts counts at an instant. `key` is whose limit is meant, where each key has its own.
     pub(crate) fn used(&self, attempts: &[Attempt], key: u64, now: u64) -> u64 {
+        self.counted(attempts, key, now).map(|attempt| self.takes(attempt.cost)).sum()
+    }
+
+    /// The same if no attempt had turned out to cost more than it seemed to.
+    pub(crate) fn used_knowingly(&self, attempts: &[Attempt], key: u64, now: u64) -> u64 {
+        self.counted(attempts, key, now).map(|attempt| self.takes(attempt.least)).sum()
+    }
+
+    fn counted<'a>(&self, attempts: &'a [Attempt], key: u64, now: u64) -> impl Iterator<Item = &'a Attempt> {
         attempts
             .iter()
-            .filter(|attempt| self.concerns(Some(key), attempt.rule, attempt.key) && attempt.start <= now)
-            .filter(|attempt| self.kind.until(attempt.start, attempt.end).is_none_or(|until| now < until))
-            .map(|attempt| self.takes(attempt.cost))
-            .sum()
+            .filter(move |attempt| self.concerns(Some(key), attempt.rule, attempt.key) && attempt.start <= now)
+            .filter(move |attempt| self.kind.until(attempt.start, attempt.end).is_none_or(|until| now < until))
     }
 
     /// When everything that was taken is paid for, in spacing and buckets.
     fn due(&self, interval: u64, attempts: &[Attempt], key: u64) -> u64 {
         let bound = attempts.iter().filter(|attempt| self.concerns(Some(key), attempt.rule, attempt.key));
-        bound.fold(0, |due, attempt| {
-            let late = attempt.start.saturating_sub(due);
-            let caught_up = matches!(self.kind, Kind::Spaced(_)) && due > 0 && late <= CATCH_UP;
-            match self.takes(attempt.cost) {
+        let mut charges: Vec<(u64, u64, bool, u64)> = bound
+            .flat_map(|attempt| {
+                let each = attempt.charges.iter().enumerate();
+                each.map(|(nth, &(order, cost))| (order, attempt.start, nth == 0, self.takes(cost)))
+            })
+            .collect();
+        charges.sort_unstable();
+        charges.into_iter().fold(0, |due, (_, start, is_start, taken)| {
+            let late = start.saturating_sub(due);
+            let caught_up = is_start && matches!(self.kind, Kind::Spaced(_)) && due > 0 && late <= CATCH_UP;
+            match taken {
                 0 => due,
                 taken if caught_up => due + interval * taken,
-                taken => due.max(attempt.start) + interval * taken,
+                taken => due.max(start) + interval * taken,
             }
         })
     }

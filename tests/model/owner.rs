@@ -139,6 +139,11 @@ impl Owner {
                     self.answer(number, *limit, *left)?;
                 }
             }
+            Op::Settle { label, tokens, actual } => {
+                if let Some(number) = self.labels.get(label).copied() {
+                    self.settle_cost(number, *tokens, *actual)?;
+                }
+            }
             Op::Pause(rule) => {
                 self.scheduler.pause(now, rule_id(*rule));
                 self.books.paused[*rule] = true;
@@ -312,6 +317,7 @@ impl Owner {
         self.books.requests.push(Request {
             id,
             entry: entry.clone(),
+            asked: entry.cost,
             stage: if until > now && !ordered { Stage::Out(until) } else { Stage::Queued },
             since: now,
             not_before: if ordered { until } else { 0 },
@@ -342,7 +348,7 @@ impl Owner {
             let bound = ancestors
                 .iter()
                 .filter(|request| limit.concerns(Some(entry.key), request.entry.rule, request.entry.key));
-            let taken: u64 = bound.map(|request| limit.takes(request.entry.cost)).sum();
+            let taken: u64 = bound.map(|request| limit.takes(self.books.cost_of(request))).sum();
             matches!(limit.kind, Kind::Running | Kind::Responses(..)) && taken >= limit.count
         });
         let ids: Vec<RequestId> = ancestors.iter().map(|request| request.id).collect();
@@ -548,6 +554,7 @@ impl Owner {
             self.books.set_hold(target, until);
         }
         let revoked = self.books.revoke();
+        self.books.costs_again(number);
         self.books.ended(number);
         if !kept {
             self.answered(number);
@@ -671,6 +678,18 @@ impl Owner {
         }
         let narrowed = self.books.narrowed(meant, rule, key);
         self.books.told(number, narrowed, left, reset);
+        self.settled()
+    }
+
+    /// An attempt costs something else than was asked for.
+    fn settle_cost(&mut self, number: usize, tokens: bool, actual: u64) -> Result<(), Wrong> {
+        let request = &self.books.requests[number];
+        let (id, aborted, charge) =
+            (request.id, request.aborted, if tokens { Charge::Unit(0) } else { Charge::Requests });
+        self.scheduler.settle(at(self.books.now), id, charge, actual as u32);
+        if !aborted {
+            self.books.costs(number, |cost| *if tokens { &mut cost.tokens } else { &mut cost.requests } = actual);
+        }
         self.settled()
     }
 
@@ -849,7 +868,7 @@ impl Owner {
             .iter()
             .map(|attempt| {
                 let start = Start::new(since(attempt.start), format!("r{}", attempt.rule), attempt.key);
-                let start = start.cost(attempt.cost.requests as u32).units("tokens", attempt.cost.tokens as u32);
+                let start = start.cost(attempt.least.requests as u32).units("tokens", attempt.least.tokens as u32);
                 let Some(end) = attempt.end else { return start };
                 start.end(since(end))
             })

@@ -87,6 +87,11 @@ impl Cost {
     pub(crate) fn is_plain(self) -> bool {
         self == Self::ONE
     }
+
+    /// What the two give in each thing that is counted.
+    pub(crate) fn and(self, other: Self, each: impl Fn(u64, u64) -> u64) -> Self {
+        Self { requests: each(self.requests, other.requests), tokens: each(self.tokens, other.tokens) }
+    }
 }
 
 /// A rule; its name is `r` and its number.

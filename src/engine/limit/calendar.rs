@@ -132,16 +132,18 @@ impl Calendar {
 
     /// A start at `at`, if it was today, cost `actual` instead of `cost`.
     pub(crate) fn settle(&mut self, spec: Spec<'_>, at: Instant, cost: u32, actual: u32) {
-        let today = spec.days.day(spec.zone).number == self.day && at >= spec.days.begin(spec.zone);
-        if today {
-            self.used = self.used.saturating_sub(cost).saturating_add(actual);
+        if at >= spec.days.begin(spec.zone) {
+            self.used = self.used(spec).saturating_sub(cost).saturating_add(actual);
+            // It may be the first of today that costs anything.
+            self.day = spec.days.day(spec.zone).number;
         }
     }
 
     /// A lower bound for the start of a request that comes after `ahead` others of unit cost.
     pub(crate) fn earliest(&self, spec: Spec<'_>, ahead: u64, cost: u32) -> Ask {
         let count = u64::from(spec.count);
-        let place = u64::from(self.used(spec)) + self.outstanding + ahead + u64::from(cost);
+        // However many were used, none of them counts tomorrow.
+        let place = u64::from(self.used(spec)).min(count) + self.outstanding + ahead + u64::from(cost);
         match place.saturating_sub(1) / count.max(1) {
             0 => Ask::Room,
             days => Ask::At(spec.days.midnight(spec.zone, days)),

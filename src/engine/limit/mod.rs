@@ -196,7 +196,7 @@ impl LimitState {
         }
         match &mut self.kind {
             Kind::Window(window) => window.settle(spec.window(), at, cost, actual),
-            Kind::Gcra(gcra) => gcra.settle(spec.gcra(), cost, actual),
+            Kind::Gcra(gcra) => gcra.settle(spec.gcra(), at, cost, actual),
             Kind::Calendar(calendar) => calendar.settle(spec.calendar(), at, cost, actual),
         }
     }

@@ -100,9 +100,11 @@ impl Gcra {
 
     /// A start cost `actual` instead of `cost`. What it cost more is charged; what it cost less is not given back:
     /// setting the word back would let a start follow too early.
-    pub(crate) fn settle(&mut self, spec: Spec, cost: u32, actual: u32) {
-        let more = Nanos::saturating_mul(spec.interval, actual.saturating_sub(cost).into());
-        if let Some(due) = self.word.due() {
+    pub(crate) fn settle(&mut self, spec: Spec, at: Instant, cost: u32, actual: u32) {
+        if actual > cost {
+            let more = Nanos::saturating_mul(spec.interval, (actual - cost).into());
+            // A start that seemed to be for nothing left no trace.
+            let due = self.word.due().map_or(at, |due| due.max(at));
             self.word.set(due.saturating_add(more));
         }
     }

@@ -123,7 +123,8 @@ impl Window {
         self.log.forget(now, spec.period);
         let used = self.log.used();
         let count = u64::from(spec.count);
-        let place = used + self.outstanding + ahead + u64::from(cost);
+        let known = used + self.outstanding;
+        let place = known + ahead + u64::from(cost);
         if place <= count {
             return Ask::Room;
         }
@@ -131,8 +132,9 @@ impl Window {
             return Ask::Busy;
         }
         // The unit at `place` follows the one `count` places before it by a period, that one its own forerunner, and
-        // so on down to a unit of the first round: in the log, or free to go now.
-        let rounds = (place - 1) / count;
+        // so on down to a unit of the first round: in the log, or free to go now. What was settled at more than there is
+        // room for went all at once, though.
+        let rounds = ((place - 1) / count).min((place - known).div_ceil(count));
         let first = place - rounds * count;
         let base = if first <= used { self.log.freed(first) } else { now };
         Ask::At(base.saturating_add(spec.period.saturating_mul(rounds)))
@@ -281,19 +283,30 @@ impl Log {
 
     fn settle(&mut self, at: Instant, cost: u32, actual: u32) {
         match self {
-            Self::Empty => {}
+            Self::One { at: start, cost: before } if *start == at => {
+                *before = before.saturating_sub(cost).saturating_add(actual);
+            }
+            // Forgotten, or a start that seemed to be for nothing and left no trace.
+            Self::Empty => self.push(at, actual.saturating_sub(cost)),
+            Self::One { at: start, .. } if *start < at => self.push(at, actual.saturating_sub(cost)),
             Self::One { at: start, cost: before } => {
-                if *start == at {
-                    *before = before.saturating_sub(cost).saturating_add(actual);
+                let (after, before) = ((*start, *before), (at, actual.saturating_sub(cost)));
+                let used = u64::from(before.1) + u64::from(after.1);
+                *self = Self::Many(Box::new(Ring { starts: VecDeque::from([before, after]), used }));
+            }
+            Self::Many(ring) => match ring.starts.binary_search_by_key(&at, |&(start, _)| start) {
+                Ok(position) => {
+                    let before = &mut ring.starts[position].1;
+                    let after = before.saturating_sub(cost).saturating_add(actual);
+                    ring.used = ring.used - u64::from(*before) + u64::from(after);
+                    *before = after;
                 }
-            }
-            Self::Many(ring) => {
-                let Ok(position) = ring.starts.binary_search_by_key(&at, |&(start, _)| start) else { return };
-                let before = &mut ring.starts[position].1;
-                let after = before.saturating_sub(cost).saturating_add(actual);
-                ring.used = ring.used - u64::from(*before) + u64::from(after);
-                *before = after;
-            }
+                Err(position) => {
+                    let more = actual.saturating_sub(cost);
+                    ring.starts.insert(position, (at, more));
+                    ring.used += u64::from(more);
+                }
+            },
         }
     }
 
@@ -399,6 +412,15 @@ mod tests {
         start(&mut window, SECOND, at(0));
         start(&mut window, SECOND, at(600));
         for (ahead, millis) in [(0, 1_000), (1, 1_600), (2, 2_000), (3, 2_600), (41, 21_600)] {
+            assert_eq!(window.earliest(SECOND, at(700), ahead, 1), Ask::At(at(millis)), "{ahead} ahead");
+        }
+    }
+    #[test]
+    fn what_was_settled_over_the_count_leaves_all_at_once() {
+        let mut window = Window::default();
+        start(&mut window, SECOND, at(0));
+        window.settle(SECOND, at(0), 1, 7);
+        for (ahead, millis) in [(0, 1_000), (1, 1_000), (2, 2_000)] {
             assert_eq!(window.earliest(SECOND, at(700), ahead, 1), Ask::At(at(millis)), "{ahead} ahead");
         }
     }
