@@ -135,6 +135,7 @@ async fn a_body_that_was_read_is_handed_over_whole() {
         let response = client_that_reads(&balancer(rules), longest).get(&url).send().await.expect("answered");
         assert_eq!((response.status().as_u16(), response.url().as_str()), (200, &*url));
         assert_eq!(response.headers()["x-request-id"], "17");
+        assert_eq!(response.content_length(), Some(REFUSAL.len() as u64));
         assert_eq!(response.text().await.expect("whole"), REFUSAL);
         assert_eq!(seen.lock().expect("no panic").len(), attempts, "{longest}");
     }

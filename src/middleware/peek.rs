@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use reqwest::{Response, ResponseBuilderExt};
 
 /// Reads the body up to `longest` bytes. Returns it if that was all, and a response whose body is whole in any case.
@@ -56,5 +56,16 @@ impl Body for Peeked {
             Some(frame) => Poll::Ready(Some(frame)),
             None => Pin::new(&mut self.rest).poll_frame(context),
         }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, mut all) = (self.rest.size_hint(), SizeHint::new());
+        let read: usize = self.read.iter().flatten().filter_map(Frame::data_ref).map(Bytes::len).sum();
+        let with_read = |bytes: u64| bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+        if let Some(most) = rest.upper() {
+            all.set_upper(with_read(most));
+        }
+        all.set_lower(with_read(rest.lower()));
+        all
     }
 }
