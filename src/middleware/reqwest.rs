@@ -82,14 +82,12 @@ impl<F> fmt::Debug for BalancerMiddleware<F> {
 
 #[async_trait]
 impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMiddleware<F> {
-    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let route = (self.route)(&request);
         let mut permit = route.request(&self.balancer).acquire().await.map_err(Error::middleware)?;
-        let mut request = Some(request);
         loop {
-            let Some(this) = request.take() else { unreachable!("kept for as long as it can be sent again") };
-            request = this.try_clone();
-            let response = next.clone().run(this, extensions).await?;
+            let copy = request.try_clone();
+            let response = next.clone().run(request, extensions).await?;
             let (response, checked) = self.check(&permit, response).await;
             let Err(refusal) = checked else {
                 permit.succeed();
@@ -98,15 +96,13 @@ impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMi
             let mut again = std::pin::pin!(permit.fail(refusal));
             // Polled once, it holds whom the refusal is about; dropped then, it leaves the line.
             let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
-            permit = match first {
-                Poll::Ready(Err(_)) => return Ok(response),
-                _ if request.is_none() => return Ok(response),
-                Poll::Ready(Ok(permit)) => permit,
-                Poll::Pending => match again.await {
-                    Ok(permit) => permit,
-                    Err(_) => return Ok(response),
-                },
+            let Some(copy) = copy else { return Ok(response) };
+            let started = match first {
+                Poll::Ready(started) => started,
+                Poll::Pending => again.await,
             };
+            let Ok(started) = started else { return Ok(response) };
+            (permit, request) = (started, copy);
         }
     }
 }
