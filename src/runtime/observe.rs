@@ -108,7 +108,7 @@ mod read {
         /// A wait that comes with what was asked for holds whom it is about, too.
         fn rest(&self, id: RequestId, (rule, key): (RuleId, &Key), scope: Option<Scope>, wait: Nanos) {
             let live = self.live.load_full();
-            let scope = scope.unwrap_or(live.rule(rule).retry.hold);
+            let scope = scope.unwrap_or_else(|| live.rule(rule).retry.hold);
             let held = self.with(|state, now| {
                 let target = aim(scope, rule, state.machine.key_of(id)?, state.machine.endpoint_of(id));
                 let holding = Holding::new(state, now, target, wait);

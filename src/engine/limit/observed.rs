@@ -148,7 +148,7 @@ impl Observed {
         };
         let known = self.caps[position];
         let is_news = fresh.sent >= known.read;
-        let is_past = known.rolls.map_or(known.reset.is_none(), |rolls| fresh.sent >= rolls.since);
+        let is_past = known.rolls.map_or_else(|| known.reset.is_none(), |rolls| fresh.sent >= rolls.since);
         if is_past && is_news {
             self.caps[position] = fresh;
         } else if !fresh.ends_before(&known) {
