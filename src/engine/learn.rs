@@ -5,16 +5,24 @@ use std::sync::Arc;
 
 use super::limit;
 use super::observe::{ServerWindow, Spot};
-use super::plan::{Learn, LimitKind, LimitSpec};
+use super::plan::{Learn, LimitKind, LimitSpec, RulePlan};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
 
-/// A queue whose numbers are the server's.
-#[derive(Debug)]
+/// Numbers of a key's own.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) specs: Arc<[LimitSpec]>,
+    /// There if these are the server's.
+    pub(super) learnt: Option<Learnt>,
+}
+
+/// What is known of numbers that are the server's.
+#[derive(Clone, Debug)]
 pub(super) struct Learnt {
     until: Instant,
-    /// The key's own numbers, as they are configured.
+    /// Those that somebody gave to the key.
     pub(super) configured: Option<Arc<[LimitSpec]>>,
 }
 
@@ -28,7 +36,7 @@ impl<W> Scheduler<W> {
         let record = &self.queues[queue];
         let plan = &self.plan.rules[usize::from(record.rule)];
         let (Some(learn), Some(count)) = (plan.learn, window.limit) else { return };
-        let Some(configured) = Queue::own(record.configured(), plan).get(position) else { return };
+        let Some(configured) = record.configured(plan).get(position) else { return };
         let Some(kind) = learnt(configured.kind, count, window.per, learn) else { return };
         let present = Queue::own(&record.numbers, plan);
         let change = (present[position].kind != kind).then(|| {
@@ -44,26 +52,26 @@ impl<W> Scheduler<W> {
             present.iter().enumerate().map(replace).collect::<Arc<[LimitSpec]>>()
         });
         let until = now.saturating_add(KEPT);
-        let record = &mut self.queues[queue];
-        let configured = || record.numbers.clone();
-        match &mut record.learnt {
-            Some(learnt) => learnt.until = until,
-            learnt @ None => *learnt = Some(Box::new(Learnt { until, configured: configured() })),
-        }
         if let Some(specs) = change {
-            self.renumber(now, queue, Some(specs));
+            let configured = record.numbers.as_ref().and_then(|own| own.configured()).map(Arc::clone);
+            self.renumber(now, queue, Some(Own { specs, learnt: Some(Learnt { until, configured }) }));
+        } else if let Some(learnt) = self.queues[queue].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
+            learnt.until = until;
         }
     }
 
     /// Goes back to the configured numbers, if the server has told no others for a day.
     pub(super) fn unlearn(&mut self, now: Instant, queue: u32) {
-        if let Some(learnt) = self.queues[queue].learnt.take_if(|learnt| learnt.until <= now) {
-            self.renumber(now, queue, learnt.configured);
+        let Some(own) = &self.queues[queue].numbers else { return };
+        let Some(Learnt { until, configured }) = &own.learnt else { return };
+        if *until <= now {
+            let configured = configured.as_ref().map(|specs| Own::given(Arc::clone(specs)));
+            self.renumber(now, queue, configured);
         }
     }
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
-    pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+    pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
         self.count_under(now, queue, numbers);
         if self.queues[queue].in_line > 0 {
             self.refuse_unfit(now);
@@ -72,24 +80,41 @@ impl<W> Scheduler<W> {
     }
 
     /// The same, whether what waits still fits or not.
-    pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+    pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
+        let numbers = numbers.map(Box::new);
         let Queue { rule, numbers: old, limits, .. } = &mut self.queues[queue];
         let plan = &self.plan.rules[usize::from(*rule)];
         limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
+        self.any_end |= Queue::own(&numbers, plan).iter().any(|spec| limit::counts_from_end(spec.kind));
         *old = numbers;
         self.count_outstanding(queue);
     }
 }
 
-impl Queue {
-    /// The key's own numbers as they are configured, whatever was learnt.
-    pub(super) fn configured(&self) -> &Option<Arc<[LimitSpec]>> {
-        self.learnt.as_ref().map_or(&self.numbers, |learnt| &learnt.configured)
+impl Own {
+    /// Those that somebody gave to the key.
+    pub(super) const fn given(specs: Arc<[LimitSpec]>) -> Self {
+        Self { specs, learnt: None }
     }
 
-    /// Until when its numbers are the server's, if they are.
+    /// Those that somebody gave to the key, whatever was learnt.
+    pub(super) const fn configured(&self) -> Option<&Arc<[LimitSpec]>> {
+        match &self.learnt {
+            None => Some(&self.specs),
+            Some(learnt) => learnt.configured.as_ref(),
+        }
+    }
+
+    /// Until when they are the server's, if they are.
     pub(super) fn learnt_until(&self) -> Instant {
         self.learnt.as_ref().map_or(Instant::ZERO, |learnt| learnt.until)
+    }
+}
+
+impl Queue {
+    /// The limits that are configured for it, whatever was learnt: the key's numbers, else the rule's.
+    pub(super) fn configured<'a>(&'a self, rule: &'a RulePlan) -> &'a [LimitSpec] {
+        self.numbers.as_ref().and_then(|own| own.configured()).map_or(&*rule.own, |specs| &**specs)
     }
 }
 

@@ -394,10 +394,10 @@ impl Rules {
     }
 }
 
-#[cfg(feature = "tokio")]
+#[allow(dead_code, reason = "floors above this one use it")]
 impl Rules {
     /// These rules with one endpoint more, or another one in the place of that of its name.
-    #[cfg(feature = "tokio")]
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn with_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<Self, Findings> {
         let added = check::endpoints(self.model(), &[(At::from(name.to_owned()), endpoint)])?;
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
@@ -411,7 +411,7 @@ impl Rules {
     }
 
     /// These rules without an endpoint.
-    #[cfg(feature = "tokio")]
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn without_endpoint(&self, name: &str) -> Self {
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
         all.retain(|endpoint| *endpoint.name != *name);
@@ -419,7 +419,7 @@ impl Rules {
     }
 
     /// These rules with the endpoints of others, if those have a pool.
-    #[cfg(feature = "tokio")]
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn with_endpoints_of(&self, other: &Self) -> Self {
         match &other.model().pool {
             Some(pool) => self.with_checked(pool.endpoints.clone()),
@@ -428,7 +428,7 @@ impl Rules {
     }
 
     /// These rules with only those of their endpoints.
-    #[cfg(feature = "tokio")]
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn with_endpoints_that(&self, stay: impl Fn(&str) -> bool) -> Self {
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
         all.retain(|endpoint| stay(&endpoint.name));

@@ -9,7 +9,8 @@ use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
 use crate::engine::limit::{self, Ask};
 use crate::engine::plan::Plan;
-use crate::engine::queue::{QueueState, Stage};
+use crate::engine::queue::QueueState;
+use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
 use crate::engine::turn::{Refusal, Whose};
@@ -54,7 +55,7 @@ impl<W> Scheduler<W> {
             return Choice::Out(None);
         };
         let route = match whose {
-            Whose::First(queue) => requests[queues[queue].waiting.head].route.as_deref(),
+            Whose::First(queue) => requests[queues[queue].waiting.head].route(),
             Whose::New(_) => None,
         };
         let costs = whose.costs(requests, queues);
@@ -68,16 +69,16 @@ impl<W> Scheduler<W> {
         let Some(pool) = pool else { return };
         let plan = plan.pooled();
         let request = &mut requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route.as_deref(), key.seat.as_deref_mut(), Some(key.tag));
+        let places = (request.route(), key.seat.as_deref_mut(), Some(key.tag));
         let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
             unreachable!("the pool had room at this very instant");
         };
         pool.note_used(plan, id);
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
         endpoint.live += 1;
-        let route = request.route.get_or_insert_default();
+        let route = request.route_or_new();
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
@@ -89,8 +90,8 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn unseat(&mut self, now: Instant, index: u32) {
         let Self { plan, pool, requests, .. } = self;
         let Some(pool) = pool else { return };
-        let running = requests[index].stage.runs();
-        let Some(route) = &mut requests[index].route else { return };
+        let running = requests[index].stage().runs();
+        let Some(route) = requests[index].route_mut() else { return };
         let Some(id) = route.at.take() else { return };
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
         endpoint.live -= 1;
@@ -104,11 +105,11 @@ impl<W> Scheduler<W> {
     /// An attempt begins: its endpoint has one more that runs.
     pub(in crate::engine) fn note_running(&mut self, index: u32) {
         let Some(pool) = &mut self.pool else { return };
-        if let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) {
+        if let Some(id) = self.requests[index].route().and_then(|route| route.at) {
             pool.endpoints[usize::from(id.0)].running += 1;
         }
         let request = &mut self.requests[index];
-        if let Some(route) = &mut request.route {
+        if let Some(route) = request.route_mut() {
             route.again = None;
         }
     }
@@ -117,7 +118,7 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn is_well_seated(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return true };
         let plan = self.plan.pooled();
-        let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) else { return false };
+        let Some(id) = self.requests[index].route().and_then(|route| route.at) else { return false };
         let endpoint = &pool.endpoints[usize::from(id.0)];
         match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
             // It is one of the probes itself.
@@ -130,28 +131,27 @@ impl<W> Scheduler<W> {
     /// A queue waits for something to happen at an endpoint.
     pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
         let Self { plan, pool: Some(pool), queues, .. } = self else { return };
-        let generation = queues.generation(queue);
         let record = &mut queues[queue];
         record.awaits_pool = true;
         let (lane, ticket) = (plan.rules[usize::from(record.rule)].lane, record.ticket);
         if let Some((lane, ticket)) = record.pool_place.replace((lane, ticket)) {
-            pool.waiting.remove(&(lane, ticket, queue, generation));
+            pool.waiting.remove(&(lane, ticket, queue));
         }
-        pool.waiting.insert((lane, ticket, queue, generation));
+        pool.waiting.insert((lane, ticket, queue));
     }
 
-    /// A queue goes: nobody tells it anything any more.
+    /// Nobody stands in a queue any more, or it goes: nobody tells it anything.
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        if let Some((lane, ticket)) = queues[queue].pool_place.take() {
-            pool.waiting.remove(&(lane, ticket, queue, queues.generation(queue)));
+        if let Some((lane, ticket)) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
+            pool.waiting.remove(&(lane, ticket, queue));
         }
     }
 
     /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
         if let Some(pool) = &mut self.pool {
-            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0, 0));
+            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0));
         }
     }
 
@@ -182,14 +182,11 @@ impl<W> Scheduler<W> {
         pool.unsettled = batch.last().copied();
         for place in &batch {
             pool.waiting.remove(place);
-            let (.., index, generation) = *place;
-            if queues.contains(index, generation) {
-                queues[index].pool_place = None;
-            }
+            queues[place.2].pool_place = None;
         }
         // Those with the latest turns first: each goes back to its place at once, before them.
-        for (.., index, generation) in batch.into_iter().rev() {
-            if !self.queues.contains(index, generation) || !self.queues[index].awaits_pool {
+        for (.., index) in batch.into_iter().rev() {
+            if !self.queues[index].awaits_pool {
                 continue;
             }
             match self.queues[index].state {
@@ -223,7 +220,8 @@ impl<W> Scheduler<W> {
         }
         let stranded = |index: &u32| {
             // Who is granted an endpoint that is no good learns of it when it claims, and who stepped out when it is back.
-            matches!(self.requests[*index].stage, Stage::Queued { .. } | Stage::Asleep) && self.is_stranded(now, *index)
+            matches!(self.requests[*index].stage(), Stage::Queued { .. } | Stage::Asleep)
+                && self.is_stranded(now, *index)
         };
         let stranded: Vec<u32> = self.requests.indices().filter(stranded).collect();
         for index in stranded {
@@ -251,7 +249,7 @@ impl<W> Scheduler<W> {
                 matches!(standing, Standing::Open(_) | Standing::Gone)
             })
         };
-        match self.requests[index].route.as_ref().map_or(&[][..], |route| &route.among) {
+        match self.requests[index].route().map_or(&[][..], |route| &route.among) {
             [] => (0..).map(EndpointId).take(pool.endpoints.len()).all(is_out),
             some => some.iter().copied().all(is_out),
         }
@@ -285,7 +283,7 @@ impl<W> Scheduler<W> {
                 *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
                 let indices: Vec<u32> = requests.indices().collect();
                 for index in indices {
-                    requests[index].route = None;
+                    requests[index].set_route(None);
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {
@@ -298,14 +296,13 @@ impl<W> Scheduler<W> {
     /// Whether running requests that wait for a new one fill what it needs of every endpoint.
     pub(in crate::engine) fn would_fill_pool(&self, ancestors: &[u32]) -> bool {
         let Some(pool) = &self.plan.pool else { return false };
-        let at = |index: u32| self.requests[index].route.as_ref().and_then(|route| route.at);
+        let at = |index: u32| self.requests[index].route().and_then(|route| route.at);
         let mut listed = pool.listed().peekable();
         listed.peek().is_some()
             && listed.all(|(id, endpoint)| {
                 endpoint.limits.iter().filter(|spec| limit::counts_from_end(spec.kind)).any(|spec| {
                     let there = ancestors.iter().filter(|index| at(**index) == Some(id));
-                    let taken: u64 =
-                        there.map(|index| u64::from(self.requests[*index].costs.get().of(spec.charge))).sum();
+                    let taken: u64 = there.map(|index| u64::from(self.requests[*index].costs().of(spec.charge))).sum();
                     taken >= u64::from(limit::capacity(spec.kind))
                 })
             })
@@ -333,6 +330,6 @@ impl<W> Scheduler<W> {
     }
 
     pub(super) fn route(&mut self, index: u32) -> &mut Route {
-        self.requests[index].route.get_or_insert_default()
+        self.requests[index].route_or_new()
     }
 }
