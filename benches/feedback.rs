@@ -51,7 +51,13 @@ fn main() {
                                 used.bar("at least 97 %", overlay.share() >= 97.0),
                             ]
                         }
-                        Kind::Sliding => [refused, used],
+                        Kind::Sliding => {
+                            let less = 3.0 * overlay.refused_a_run() < literal.refused_a_run();
+                            [
+                                refused.bar("less than a third of the literal reader's", less),
+                                used.bar("at least 97 %", overlay.share() >= 97.0),
+                            ]
+                        }
                     });
                 }
             }

@@ -133,6 +133,57 @@ fn an_older_answer_loosens_nothing_and_a_later_window_replaces() {
 }
 
 #[test]
+fn slow_answers_of_two_windows_in_a_row_are_not_taken_for_one_that_is_over() {
+    let mut world = World::new("per_key = '20/60s'");
+    let ids: Vec<RequestId> = (0..3).map(|_| world.start(0)).collect();
+    // The first window ends somewhere from 2,080 to 4,781, the second one from 4,317 on.
+    world.answer(2_700, ids[0], &[left(3, 2_080)]);
+    world.answer(2_900, ids[1], &[left(3, 4_318)]);
+    let late = world.start(4_000);
+    world.answer(5_100, ids[2], &[left(0, 2_040)]);
+    world.answer(6_600, late, &[left(2, 2_042)]);
+    assert_eq!(world.free(6_600), 0);
+}
+
+#[test]
+fn a_server_that_gives_back_one_at_a_time_is_believed_one_at_a_time() {
+    let mut world = World::new("per_key = '20/60s'");
+    let of_four = |remaining, millis| ServerWindow {
+        limit: Some(4),
+        per: Some(Nanos::from_millis(8_000)),
+        ..left(remaining, millis)
+    };
+    let first = world.start(0);
+    world.answer(100, first, &[of_four(0, 900)]);
+    // For all that is known the window is full again.
+    assert_eq!(world.free(1_000), 19);
+
+    let mut world = World::new("per_key = '20/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[of_four(0, 900)]);
+    let second = world.start(1_000);
+    world.answer(1_100, second, &[of_four(0, 1_900)]);
+    // It was not, so it is not now: one, and another with each eighth of the average.
+    let third = world.start(3_000);
+    assert!(world.try_start(3_499).is_none());
+    world.start(3_500);
+    // What the server says counts at once,
+    world.answer(3_600, third, &[of_four(2, 4_000)]);
+    assert_eq!(world.free(3_600), 1);
+    // and a window that was full after all is full the next time.
+    let mut world = World::new("per_key = '20/60s'");
+    let mut now = 0;
+    for remaining in [0, 0, 0, 3] {
+        let next = world.start(now);
+        world.answer(now + 100, next, &[of_four(remaining, 900)]);
+        now += 1_000;
+    }
+    let next = world.start(now);
+    world.answer(now + 100, next, &[of_four(0, 900)]);
+    assert_eq!(world.free(now + 1_000), 15);
+}
+
+#[test]
 fn a_late_answer_about_a_window_that_is_over_changes_nothing() {
     let mut world = World::new("per_key = '20/60s'");
     let (early, late) = (world.start(0), world.start(0));

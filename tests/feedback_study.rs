@@ -37,6 +37,20 @@ fn what_others_take_unseen_is_all_that_is_refused() {
 }
 
 #[test]
+fn a_server_that_gives_back_one_at_a_time_refuses_little_and_nearly_every_slot_is_used() {
+    for others in [0, 20] {
+        for missing in [0, 10] {
+            for wide in [1, 3] {
+                let setting = Setting { kind: Kind::Sliding, others, missing, wide };
+                let [literal, overlay] = [Policy::Literal, Policy::Overlay].map(|policy| outcome(setting, policy));
+                assert!(3 * overlay.refused < literal.refused, "{setting:?}: {overlay:?}, {literal:?}");
+                assert!(overlay.share() >= 97.0, "{setting:?}: {}", overlay.share());
+            }
+        }
+    }
+}
+
+#[test]
 fn it_is_refused_less_than_a_literal_reader_and_less_than_a_deaf_client() {
     for others in [0, 20] {
         for missing in [0, 10] {

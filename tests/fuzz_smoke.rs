@@ -47,6 +47,16 @@ fn any_list_of_operations_keeps_the_machine_sound() {
     each(3_000, 1_200, fuzz_bodies::machine);
 }
 
+#[test]
+fn what_a_server_says_only_narrows() {
+    each(1_000, 1_200, fuzz_bodies::observed);
+}
+
+#[test]
+fn nothing_is_refused_where_all_is_told() {
+    each(3_000, 1_200, fuzz_bodies::told);
+}
+
 #[cfg(feature = "headers")]
 #[test]
 fn any_response_is_read() {

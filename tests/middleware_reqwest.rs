@@ -20,8 +20,11 @@ use tokio::time::Instant;
 
 type Seen = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// Answers by a script, whose last line goes for all further requests. Notes when each arrived, in seconds, and its body.
-async fn serve(script: &'static [(u16, &'static [(&'static str, &'static str)])]) -> (SocketAddr, Seen) {
+/// Status, fields and body of answers; the last line goes for all further requests.
+type Script = &'static [(u16, &'static [(&'static str, &'static str)], &'static str)];
+
+/// Answers by a script. Notes when each request arrived, in seconds, and its body.
+async fn serve(script: Script) -> (SocketAddr, Seen) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (seen, begin) = (Seen::default(), Instant::now());
@@ -33,13 +36,13 @@ async fn serve(script: &'static [(u16, &'static [(&'static str, &'static str)])]
                 let answer = service_fn(async |request: Request<Incoming>| {
                     let body = request.into_body().collect().await.expect("a body").to_bytes();
                     let mut seen = seen.lock().expect("no panic");
-                    let (status, fields) = script[seen.len().min(script.len() - 1)];
+                    let (status, fields, told) = script[seen.len().min(script.len() - 1)];
                     seen.push((begin.elapsed().as_secs(), String::from_utf8_lossy(&body).into_owned()));
                     let mut response = Response::builder().status(status);
                     for (name, value) in fields {
                         response = response.header(*name, *value);
                     }
-                    Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).expect("valid"))
+                    Ok::<_, Infallible>(response.body(Full::new(Bytes::from_static(told.as_bytes()))).expect("valid"))
                 });
                 let _gone = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
             });
@@ -54,13 +57,20 @@ fn client(balancer: &Balancer) -> ClientWithMiddleware {
     reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(middleware).build()
 }
 
+#[cfg(feature = "json")]
+fn client_that_reads(balancer: &Balancer, longest: usize) -> ClientWithMiddleware {
+    let middleware = BalancerMiddleware::new(balancer.clone(), |_: &reqwest::Request| Route::new("call", 1));
+    let middleware = middleware.read_bodies(longest);
+    reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(middleware).build()
+}
+
 fn balancer(rules: &str) -> Balancer {
     Balancer::new(rules.parse::<Rules>().expect("rules"))
 }
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_refused_request_is_sent_again_with_its_body() {
-    let (address, seen) = serve(&[(429, &[("Retry-After", "7")]), (200, &[])]).await;
+    let (address, seen) = serve(&[(429, &[("Retry-After", "7")], ""), (200, &[], "")]).await;
     let balancer = balancer("[rules]\ncall = '9/1s'");
     let response = client(&balancer).post(format!("http://{address}/")).body("goods").send().await.expect("answered");
     assert_eq!(response.status(), 200);
@@ -69,7 +79,8 @@ async fn a_refused_request_is_sent_again_with_its_body() {
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn what_is_left_is_obeyed() {
-    let (address, seen) = serve(&[(200, &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "30")]), (200, &[])]).await;
+    let (address, seen) =
+        serve(&[(200, &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "30")], ""), (200, &[], "")]).await;
     let balancer = balancer("[rules]\ncall = '9/1s'");
     let client = client(&balancer);
     for _ in 0..2 {
@@ -80,7 +91,7 @@ async fn what_is_left_is_obeyed() {
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn a_body_that_can_not_be_made_again_is_sent_once_and_the_refusal_holds_all_the_same() {
-    let (address, seen) = serve(&[(429, &[("Retry-After", "7")]), (200, &[])]).await;
+    let (address, seen) = serve(&[(429, &[("Retry-After", "7")], ""), (200, &[], "")]).await;
     let balancer = balancer("[rules]\ncall = '9/1s'");
     let body = reqwest::Body::wrap(Full::new(Bytes::from("once")));
     let response = client(&balancer).post(format!("http://{address}/")).body(body).send().await.expect("answered");
@@ -94,9 +105,38 @@ async fn a_body_that_can_not_be_made_again_is_sent_once_and_the_refusal_holds_al
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn what_the_balancer_refuses_is_an_error_of_the_middleware() {
-    let (address, seen) = serve(&[(200, &[])]).await;
+    let (address, seen) = serve(&[(200, &[], "")]).await;
     let balancer = balancer("[rules]\nother = '9/1s'");
     let refused = client(&balancer).get(format!("http://{address}/")).send().await.expect_err("no such rule");
     assert!(refused.to_string().contains("call"), "{refused}");
     assert!(seen.lock().expect("no panic").is_empty());
+}
+
+#[cfg(feature = "json")]
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn what_only_a_body_says_is_obeyed_if_bodies_are_read() {
+    const REFUSAL: &str = r#"{"ok":false,"error_code":429,"parameters":{"retry_after":7}}"#;
+    let (address, seen) = serve(&[(429, &[], REFUSAL), (200, &[], "sent")]).await;
+    let balancer = balancer("[rules.call]\nper_key = '9/1s'\nobserve = { dialect = 'telegram' }");
+    let response = client_that_reads(&balancer, 1_024).get(format!("http://{address}/")).send().await.expect("sent");
+    assert_eq!(response.text().await.expect("whole"), "sent");
+    assert_eq!(seen.lock().expect("no panic").iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 7]);
+}
+
+#[cfg(feature = "json")]
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_body_that_was_read_is_handed_over_whole() {
+    const REFUSAL: &str = r#"{"error":{"error_code":6,"error_msg":"Too many requests per second"}}"#;
+    const SCRIPT: Script = &[(200, &[("x-request-id", "17")], REFUSAL)];
+    for (longest, attempts) in [(REFUSAL.len(), 2), (REFUSAL.len() - 1, 1), (0, 1)] {
+        let (address, seen) = serve(SCRIPT).await;
+        let rules = "[rules.call]\nretry = { attempts = 2 }\nper_key = '9/1s'\nobserve = { dialect = 'vk' }";
+        let url = format!("http://{address}/method");
+        let response = client_that_reads(&balancer(rules), longest).get(&url).send().await.expect("answered");
+        assert_eq!((response.status().as_u16(), response.url().as_str()), (200, &*url));
+        assert_eq!(response.headers()["x-request-id"], "17");
+        assert_eq!(response.content_length(), Some(REFUSAL.len() as u64));
+        assert_eq!(response.text().await.expect("whole"), REFUSAL);
+        assert_eq!(seen.lock().expect("no panic").len(), attempts, "{longest}");
+    }
 }

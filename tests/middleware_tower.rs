@@ -4,13 +4,14 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::{Request, Response};
+use request_balancer::headers::{self, Dialect};
 use request_balancer::middleware::{BalancerLayer, Route, ServiceError};
 use request_balancer::{Balancer, Refused, Rules};
 use tokio::time::Instant;
-use tower::{Layer, Service, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Script = &'static [(u16, &'static [(&'static str, &'static str)])];
 type Starts = Arc<Mutex<Vec<u64>>>;
@@ -94,6 +95,43 @@ async fn what_the_balancer_refuses_and_what_the_service_fails_with_are_told_apar
     let unknown = Request::put("http://shop.example/").body("").expect("valid");
     let unknown = service.call(unknown).await.expect_err("refused");
     assert!(matches!(unknown, ServiceError::Refused(Refused::UnknownRule { .. })), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn what_the_service_has_read_counts_instead_of_the_head() {
+    let (starts, balancer) = (Starts::default(), balancer("[rules]\nGET = '9/1s'"));
+    // The head alone would say: not yet.
+    const SCRIPT: Script = &[(429, &[("Retry-After", "7")]), (200, &[])];
+    let reads = service(&starts, SCRIPT).map_response(|mut response| {
+        let fields = [("RateLimit-Remaining", "0"), ("RateLimit-Reset", "3")];
+        let said = headers::read(200, fields, None, SystemTime::UNIX_EPOCH, Dialect::auto());
+        response.extensions_mut().insert(said);
+        response
+    });
+    let mut service = layer(&balancer).layer(reads);
+    assert_eq!(service.call(get()).await.expect("answered").status(), 429);
+    assert_eq!(service.call(get()).await.expect("answered").status(), 200);
+    assert_eq!(*starts.lock().expect("no panic"), [0, 3_000]);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_route_tells_what_a_request_costs() {
+    let balancer = balancer("units = ['tokens']\n[rules]\nchat = ['4/1s', '100/1s tokens']");
+    let starts = Starts::default();
+    let layer = BalancerLayer::new(balancer, |_: &Request<&'static str>| {
+        Route::new("chat", 1).cost(2).cost_of("tokens", 60).idempotent()
+    });
+    let mut service = layer.layer(service(&starts, &[(200, &[])]));
+    for _ in 0..3 {
+        service.call(get()).await.expect("answered");
+    }
+    assert_eq!(*starts.lock().expect("no panic"), [0, 1_000, 2_000]);
+    let unknown =
+        BalancerLayer::new(self::balancer("default_rule = 'a'\n[rules]\na = '1/1s'"), |_: &Request<&'static str>| {
+            Route::new("a", 1).cost_of("tokens", 1)
+        });
+    let refused = unknown.layer(self::service(&starts, &[(200, &[])])).call(get()).await.expect_err("no such unit");
+    assert!(matches!(refused, ServiceError::Refused(Refused::UnknownUnit { .. })), "{refused:?}");
 }
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]

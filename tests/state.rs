@@ -340,3 +340,83 @@ async fn a_ban_ahead_is_not_forgotten_by_a_restart() {
     let without = balancer("[rules]\nread = '100/1s'").import_state_at(&state, noon());
     assert_eq!((without.taken, without.ignored), (0, 1));
 }
+
+#[cfg(feature = "headers")]
+mod told {
+    use request_balancer::headers::{self, Dialect, Observation};
+
+    use super::*;
+
+    fn says(left: &str, reset: &str) -> Observation {
+        let fields = [("RateLimit-Remaining", left), ("RateLimit-Reset", reset)];
+        headers::read(200, fields, None, WALL, Dialect::auto())
+    }
+
+    fn observe(balancer: &Balancer, key: &str, left: &str, reset: &str) {
+        let permit = balancer.request("read", key).try_acquire().expect("room for a start");
+        permit.observe(&says(left, reset));
+    }
+
+    const RULES: &str = "[limits.account]\noverall = '5000/1h'\n[rules.read]\nper_key = '50/60s'\nunder = ['account']";
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_said_counts_until_its_reset_by_the_clock_on_the_wall() {
+        let before = balancer(RULES);
+        observe(&before, "none-left", "0", "3600");
+        observe(&before, "two-left", "2", "3600");
+        observe(&before, "soon", "2", "30");
+        let text = serde_json::to_string(&before.export_state_at(noon())).expect("a state can be written");
+        let state: State = serde_json::from_str(&text).expect("a state can be read");
+
+        let after = balancer(RULES);
+        let imported = after.import_state_at(&state, noon() + HOUR / 2);
+        // The account's starts; what the server said of two keys.
+        assert_eq!((imported.taken, imported.ignored), (3, 0));
+        assert_eq!(next(&after, "read", "none-left"), NextStart::After(HOUR / 2));
+        let permits: Vec<_> = (0..2).map(|_| after.request("read", "two-left").try_acquire().expect("two")).collect();
+        assert!(after.request("read", "two-left").try_acquire().is_err());
+        permits.into_iter().for_each(drop);
+        assert_eq!(next(&after, "read", "two-left"), NextStart::After(HOUR / 2));
+        assert_eq!(next(&after, "read", "soon"), NextStart::Now);
+        tokio::time::advance(HOUR / 2).await;
+        start(&after, "read", "none-left");
+        start(&after, "read", "two-left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reset_that_is_over_says_nothing_and_one_that_is_news_replaces() {
+        let before = balancer(RULES);
+        observe(&before, "k", "0", "3600");
+        let state = before.export_state_at(noon());
+        let late = balancer(RULES);
+        late.import_state_at(&state, noon() + HOUR);
+        assert_eq!(next(&late, "read", "k"), NextStart::Now);
+
+        // Other numbers for the same place: it is another limit, of which nothing was said.
+        let other = balancer(&RULES.replace("50/60s", "50/90s"));
+        let imported = other.import_state_at(&state, noon());
+        assert_eq!((imported.taken, imported.ignored), (1, 1));
+        assert_eq!(next(&other, "read", "k"), NextStart::Now);
+
+        let before = balancer(RULES);
+        observe(&before, "k", "1", "3600");
+        let state = before.export_state_at(noon());
+        let after = balancer(RULES);
+        after.import_state_at(&state, noon());
+        // The server has begun a new hour meanwhile.
+        observe(&after, "k", "40", "7000");
+        assert!((0..40).all(|_| after.request("read", "k").try_acquire().is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_runs_when_it_is_written_may_be_counted_already() {
+        let before = balancer(RULES);
+        let _runs = before.request("read", "k").try_acquire().expect("room for a start");
+        observe(&before, "k", "2", "3600");
+        let state = before.export_state_at(noon());
+        let after = balancer(RULES);
+        after.import_state_at(&state, noon());
+        start(&after, "read", "k");
+        assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR));
+    }
+}

@@ -68,7 +68,7 @@ impl<W> Scheduler<W> {
             let record = &self.queues[queue];
             let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
             let own = record.limits.free_at(own, &self.days);
-            let learnt = record.numbers.as_ref().and_then(|own| own.learnt_until).unwrap_or(Instant::ZERO);
+            let learnt = record.numbers.as_ref().map_or(Instant::ZERO, |own| own.learnt_until());
             latest = latest.max(record.hold).max(learnt).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

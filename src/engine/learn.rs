@@ -1,13 +1,30 @@
-//! Rules that learn: their own limits go by the server's numbers, up to a maximum, for as long as the server tells them.
+//! Rules that learn: their own limits, and those that keys have of their own, go by the server's numbers, up to a maximum,
+//! for as long as the server tells them.
 
 use std::sync::Arc;
 
 use super::limit;
 use super::observe::{ServerWindow, Spot};
-use super::plan::{Learn, LimitKind, LimitSpec};
-use super::queue::{Own, Queue};
+use super::plan::{Learn, LimitKind, LimitSpec, RulePlan};
+use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
+
+/// Numbers of a key's own.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) specs: Arc<[LimitSpec]>,
+    /// There if these are the server's.
+    pub(super) learnt: Option<Learnt>,
+}
+
+/// What is known of numbers that are the server's.
+#[derive(Clone, Debug)]
+pub(super) struct Learnt {
+    until: Instant,
+    /// Those that somebody gave to the key.
+    pub(super) configured: Option<Arc<[LimitSpec]>>,
+}
 
 /// How long a number counts after it was last told.
 const KEPT: Nanos = Nanos::from_secs(86_400);
@@ -16,16 +33,12 @@ impl<W> Scheduler<W> {
     /// Goes over to the server's number for one of the queue's own limits, if its rule learns.
     pub(super) fn learn(&mut self, now: Instant, queue: u32, spot: Spot, window: &ServerWindow<'_>) {
         let Spot::Own(position) = spot else { return };
-        let Queue { rule, ref numbers, .. } = self.queues[queue];
-        let plan = &self.plan.rules[usize::from(rule)];
+        let record = &self.queues[queue];
+        let plan = &self.plan.rules[usize::from(record.rule)];
         let (Some(learn), Some(count)) = (plan.learn, window.limit) else { return };
-        if numbers.as_ref().is_some_and(|own| own.is_given()) {
-            // The key has numbers of its own, and nobody's else.
-            return;
-        }
-        let Some(configured) = plan.own.get(position) else { return };
+        let Some(configured) = record.configured(plan).get(position) else { return };
         let Some(kind) = learnt(configured.kind, count, window.per, learn) else { return };
-        let present = Queue::own(numbers, plan);
+        let present = Queue::own(&record.numbers, plan);
         let change = (present[position].kind != kind).then(|| {
             let replace = |(at, spec): (usize, &LimitSpec)| match (spec.kind, kind) {
                 _ if at == position => LimitSpec { kind, ..spec.clone() },
@@ -38,19 +51,22 @@ impl<W> Scheduler<W> {
             };
             present.iter().enumerate().map(replace).collect::<Arc<[LimitSpec]>>()
         });
-        let learnt_until = Some(now.saturating_add(KEPT));
+        let until = now.saturating_add(KEPT);
         if let Some(specs) = change {
-            self.renumber(now, queue, Some(Own { specs, learnt_until }));
-        } else if let Some(own) = &mut self.queues[queue].numbers {
-            own.learnt_until = learnt_until;
+            let configured = record.numbers.as_ref().and_then(|own| own.configured()).map(Arc::clone);
+            self.renumber(now, queue, Some(Own { specs, learnt: Some(Learnt { until, configured }) }));
+        } else if let Some(learnt) = self.queues[queue].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
+            learnt.until = until;
         }
     }
 
-    /// Goes back to the numbers of the rules, if the server has told no others for a day.
+    /// Goes back to the configured numbers, if the server has told no others for a day.
     pub(super) fn unlearn(&mut self, now: Instant, queue: u32) {
-        let learnt = self.queues[queue].numbers.as_ref().and_then(|own| own.learnt_until);
-        if learnt.is_some_and(|until| until <= now) {
-            self.renumber(now, queue, None);
+        let Some(own) = &self.queues[queue].numbers else { return };
+        let Some(Learnt { until, configured }) = &own.learnt else { return };
+        if *until <= now {
+            let configured = configured.as_ref().map(|specs| Own::given(Arc::clone(specs)));
+            self.renumber(now, queue, configured);
         }
     }
 
@@ -72,6 +88,33 @@ impl<W> Scheduler<W> {
         self.any_end |= Queue::own(&numbers, plan).iter().any(|spec| limit::counts_from_end(spec.kind));
         *old = numbers;
         self.count_outstanding(queue);
+    }
+}
+
+impl Own {
+    /// Those that somebody gave to the key.
+    pub(super) const fn given(specs: Arc<[LimitSpec]>) -> Self {
+        Self { specs, learnt: None }
+    }
+
+    /// Those that somebody gave to the key, whatever was learnt.
+    pub(super) const fn configured(&self) -> Option<&Arc<[LimitSpec]>> {
+        match &self.learnt {
+            None => Some(&self.specs),
+            Some(learnt) => learnt.configured.as_ref(),
+        }
+    }
+
+    /// Until when they are the server's, if they are.
+    pub(super) fn learnt_until(&self) -> Instant {
+        self.learnt.as_ref().map_or(Instant::ZERO, |learnt| learnt.until)
+    }
+}
+
+impl Queue {
+    /// The limits that are configured for it, whatever was learnt: the key's numbers, else the rule's.
+    pub(super) fn configured<'a>(&'a self, rule: &'a RulePlan) -> &'a [LimitSpec] {
+        self.numbers.as_ref().and_then(|own| own.configured()).map_or(&*rule.own, |specs| &**specs)
     }
 }
 

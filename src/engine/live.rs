@@ -251,8 +251,9 @@ impl<W> Scheduler<W> {
             self.queues[id].sibling = NIL;
             self.link_queue(key, id);
             // Numbers of its own end with the key that they were given to.
-            if self.queues[id].numbers.as_ref().is_some_and(|own| own.is_given()) {
-                self.count_under(now, id, None);
+            match self.queues[id].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
+                Some(learnt) => learnt.configured = None,
+                None => self.count_under(now, id, None),
             }
             return;
         };

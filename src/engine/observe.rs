@@ -252,6 +252,7 @@ impl<W> Scheduler<W> {
         let period = limit::period(spec.kind);
         let word = Word {
             window: window.name,
+            limit: window.limit,
             left,
             sent,
             read: now,
@@ -324,8 +325,11 @@ impl<W> Scheduler<W> {
     fn compare(&mut self, circle: Circle, spot: Spot, window: &ServerWindow<'_>) {
         let Some(reported) = window.limit else { return };
         // What was learnt is not what the rules say.
-        let configured = match (spot, circle.rule) {
-            (Spot::Own(position), Some(rule)) => self.plan.rules[usize::from(rule)].own.get(position),
+        let configured = match (spot, circle.queue) {
+            (Spot::Own(position), Some(queue)) => {
+                let queue = &self.queues[queue];
+                queue.configured(&self.plan.rules[usize::from(queue.rule)]).get(position)
+            }
             (Spot::Own(_) | Spot::Key(_) | Spot::Shared(_) | Spot::Endpoint(_) | Spot::Seat(_), _) => {
                 self.spec_at(circle, spot)
             }

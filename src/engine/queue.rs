@@ -1,9 +1,9 @@
 //! Records: the queues that requests stand in, the keys that own the queues.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use super::hold::HoldCause;
+use super::learn::Own;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
 use super::pool::KeySeat;
@@ -120,25 +120,6 @@ pub(super) struct Line {
     pub(super) pool_place: Option<Box<(usize, i64)>>,
     /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
     finger: u32,
-}
-
-/// Numbers of a key's own.
-#[derive(Clone, Debug)]
-pub(super) struct Own {
-    pub(super) specs: Arc<[LimitSpec]>,
-    /// Until when these are the server's, if they are.
-    pub(super) learnt_until: Option<Instant>,
-}
-
-impl Own {
-    /// Those that somebody gave to the key.
-    pub(super) const fn given(specs: Arc<[LimitSpec]>) -> Self {
-        Self { specs, learnt_until: None }
-    }
-
-    pub(super) const fn is_given(&self) -> bool {
-        self.learnt_until.is_none()
-    }
 }
 
 /// Where a queue stands.

@@ -10,11 +10,12 @@ use super::door::Door;
 use super::guard::{Guard, Notice};
 use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
+use super::learn::Own;
 use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::observe::{Difference, Spot};
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::{EndpointId, Pool};
-use super::queue::{KeyRecord, Own, Queue};
+use super::queue::{KeyRecord, Queue};
 use super::quick::Quick;
 use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
@@ -618,7 +619,7 @@ impl<W> Scheduler<W> {
     /// Whether a key has its own numbers under a rule. False for a stale key.
     #[must_use]
     pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
-        let own = |queue: &Queue| queue.numbers.as_ref().is_some_and(|own| own.is_given());
+        let own = |queue: &Queue| queue.numbers.as_ref().is_some_and(|own| own.configured().is_some());
         self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| own(&self.queues[queue]))
     }
 

@@ -60,9 +60,9 @@ impl Memory {
             + !self.invalid.is_empty() as usize
     }
 
-    pub(super) fn remember(&mut self, spec: &LimitSpec, past: Option<Past>) {
+    pub(super) fn remember(&mut self, spec: &LimitSpec, pasts: impl IntoIterator<Item = Past>) {
         let of = |past| LimitMemory { origin: spec.origin.clone(), charge: spec.charge, past };
-        self.limits.extend(past.map(of));
+        self.limits.extend(pasts.into_iter().map(of));
     }
 
     /// How many of the limits have a place among these.
@@ -78,7 +78,7 @@ impl Memory {
 
 impl LimitMemory {
     fn is_of(&self, spec: &LimitSpec) -> bool {
-        self.charge == spec.charge && self.origin == spec.origin
+        self.charge == spec.charge && self.origin == spec.origin && self.past.is_for(spec.kind)
     }
 }
 
@@ -86,8 +86,9 @@ impl<W> Scheduler<W> {
     /// What should outlive the machine beside [what its keys know](Self::export_key): holds that are on, and what limits
     /// know that all keys share.
     ///
-    /// Kept are windows, buckets and spacing that are not free again within a minute of their last start, and the counts
-    /// of calendar days. What is granted but not claimed has not started and is not among it.
+    /// Kept are windows, buckets and spacing that are not free again within a minute of their last start, the counts of
+    /// calendar days, and what the server said of its own windows that counts for more than a minute or leaves nothing:
+    /// less what runs, whose answers nobody will read. What is granted but not claimed has not started and is not among it.
     ///
     /// ```
     /// use request_balancer::Rules;
@@ -116,8 +117,8 @@ impl<W> Scheduler<W> {
         for (plan, rule) in self.plan.rules.iter().zip(&self.rules).filter(|(_, rule)| rule.hold > now) {
             memory.rules.push((Arc::clone(&plan.name), rule.hold));
         }
-        for (spec, state) in self.plan.shared_limits.iter().zip(self.shared.as_slice()) {
-            memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
+        for (spec, state) in self.plan.shared_limits.iter().zip(self.shared.as_mut_slice()) {
+            memory.remember(spec, state.pasts(spec.kind, &self.days, now));
         }
         self.export_endpoints(now, &mut memory);
         memory.row = self.slow_row(now, Target::Overall);
@@ -132,13 +133,16 @@ impl<W> Scheduler<W> {
     /// What should outlive the machine of one key, as in [`export`](Self::export). Empty for a stale key.
     pub fn export_key(&mut self, now: Instant, key: KeyId) -> Memory {
         let now = self.tick(now);
-        let Some(record) = self.keys.get(key.index, key.generation) else { return Memory::default() };
-        let mut memory = Memory { held: Some(record.hold).filter(|hold| *hold > now), ..Memory::default() };
-        for (spec, state) in self.plan.key_limits.iter().zip(record.limits.as_slice()) {
-            memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
+        if !self.keys.contains(key.index, key.generation) {
+            return Memory::default();
         }
-        memory.row = self.slow_row(now, Target::Key(key));
+        let record = &mut self.keys[key.index];
+        let mut memory = Memory { held: Some(record.hold).filter(|hold| *hold > now), ..Memory::default() };
+        for (spec, state) in self.plan.key_limits.iter().zip(record.limits.as_mut_slice()) {
+            memory.remember(spec, state.pasts(spec.kind, &self.days, now));
+        }
         let first = record.queues;
+        memory.row = self.slow_row(now, Target::Key(key));
         let mut index = first;
         while index != NIL {
             let queue = &self.queues[index];
@@ -148,9 +152,11 @@ impl<W> Scheduler<W> {
             if queue.hold > now {
                 memory.rules.push((Arc::clone(&plan.name), queue.hold));
             }
-            for (spec, state) in Queue::own(&queue.numbers, plan).iter().zip(queue.limits.as_slice()) {
-                memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
+            let Queue { numbers, limits, .. } = &mut self.queues[index];
+            for (spec, state) in Queue::own(numbers, plan).iter().zip(limits.as_mut_slice()) {
+                memory.remember(spec, state.pasts(spec.kind, &self.days, now));
             }
+            let queue = &self.queues[index];
             index = if queue.sibling == first { NIL } else { queue.sibling };
         }
         self.export_seat(now, key.index, &mut memory);

@@ -79,6 +79,35 @@ pub fn read_response<B>(
     read(response.status().as_u16(), response.headers(), body, now, dialect)
 }
 
+impl Dialect {
+    /// Whether [`read`] looks into the body of a response with this status, if it is given one.
+    ///
+    /// ```
+    /// use request_balancer::headers::Dialect;
+    ///
+    /// let reads = |dialect, status| Dialect::named(dialect).is_some_and(|dialect| dialect.reads_body(status));
+    /// assert_eq!((reads("telegram", 429), reads("telegram", 200)), (cfg!(feature = "json"), false));
+    /// // This API refuses in a 200.
+    /// assert_eq!(reads("vk", 200), cfg!(feature = "json"));
+    /// ```
+    #[must_use]
+    pub fn reads_body(&self, status: u16) -> bool {
+        let looks = self.layers().any(|layer| !layer.body.is_empty());
+        cfg!(feature = "json") && looks && (self.waits_count(status) || self.layers().any(|layer| layer.any_status))
+    }
+
+    /// Whether the status alone is a refusal.
+    fn refuses(&self, status: u16) -> bool {
+        let statuses = self.layers().map(|layer| &*layer.refused).find(|statuses| !statuses.is_empty());
+        statuses.unwrap_or_default().contains(&status)
+    }
+
+    /// Whether a wait that comes with the status counts.
+    fn waits_count(&self, status: u16) -> bool {
+        self.refuses(status) || WAITS.contains(&status) || (500..600).contains(&status)
+    }
+}
+
 fn finish<'d>(
     status: u16,
     collected: &mut Collected<'d, '_>,
@@ -87,9 +116,8 @@ fn finish<'d>(
     dialect: &'d Dialect,
     observation: &mut Observation,
 ) {
-    let by_status = dialect.layers().map(|layer| &*layer.refused).find(|statuses| !statuses.is_empty());
-    let by_status = by_status.unwrap_or_default().contains(&status);
-    let waits_count = by_status || WAITS.contains(&status) || (500..600).contains(&status);
+    let by_status = dialect.refuses(status);
+    let waits_count = dialect.waits_count(status);
     #[cfg(feature = "json")]
     let always = super::walk::take(collected, body, waits_count, observation);
     #[cfg(not(feature = "json"))]

@@ -4,8 +4,15 @@
 //! Both do the same: a function of the request names its rule and key; the request starts when its turn comes; what the
 //! response says of the server's own counters is taken in, in the rule's dialect; a response that refuses it because of
 //! too many puts it back in line. Once the retry policy allows no more attempts, the last response is handed over as it
-//! is. Bodies of responses are not touched, so what only they say is not seen.
+//! is.
+//!
+//! Bodies of responses are not touched, so what only they say is not seen, unless somebody below has read one: a response
+//! that carries an [`Observation`](crate::headers::Observation) among its
+//! [extensions](http::Response::extensions) is what that says, and its head is not read. With reqwest the middleware
+//! [reads bodies](BalancerMiddleware::read_bodies) itself if told so.
 
+#[cfg(feature = "reqwest")]
+mod peek;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 #[cfg(feature = "tower")]
@@ -27,18 +34,25 @@ pub struct Route {
     rule: Arc<str>,
     key: Key,
     cost: u32,
+    units: Vec<(Arc<str>, u32)>,
     idempotent: bool,
 }
 
 impl Route {
     /// A request of this rule and key, which costs 1.
     pub fn new(rule: impl Into<Arc<str>>, key: impl Into<Key>) -> Self {
-        Self { rule: rule.into(), key: key.into(), cost: 1, idempotent: false }
+        Self { rule: rule.into(), key: key.into(), cost: 1, units: Vec::new(), idempotent: false }
     }
 
     /// What it costs in requests. Default: 1.
     pub const fn cost(mut self, cost: u32) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// What it costs in a unit that the rules declare, as [`Request::cost_of`](crate::Request::cost_of). Default: nothing.
+    pub fn cost_of(mut self, unit: impl Into<Arc<str>>, cost: u32) -> Self {
+        self.units.push((unit.into(), cost));
         self
     }
 
@@ -50,6 +64,7 @@ impl Route {
 
     fn request<'a>(&self, balancer: &'a crate::Balancer) -> crate::Request<'a> {
         let request = balancer.request(&self.rule, self.key.clone()).cost(self.cost);
+        let request = self.units.iter().fold(request, |request, (unit, cost)| request.cost_of(unit, *cost));
         if self.idempotent { request.idempotent() } else { request }
     }
 }

@@ -9,8 +9,10 @@ use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
-use super::Route;
-use crate::runtime::Balancer;
+use super::{Route, peek};
+use crate::error::Failure;
+use crate::headers::Observation;
+use crate::runtime::{Balancer, Permit};
 
 /// Puts every request of a client under a balancer, as [the module](super) says.
 ///
@@ -38,12 +40,37 @@ use crate::runtime::Balancer;
 pub struct BalancerMiddleware<F> {
     balancer: Balancer,
     route: F,
+    longest_body: Option<usize>,
 }
 
 impl<F> BalancerMiddleware<F> {
     /// Requests go where `route` says.
     pub const fn new(balancer: Balancer, route: F) -> Self {
-        Self { balancer, route }
+        Self { balancer, route, longest_body: None }
+    }
+
+    /// Reads the bodies of those responses in which the rule's dialect [looks into
+    /// them](crate::headers::Dialect::reads_body), for APIs that say there that they refuse, or why. Default: none.
+    ///
+    /// Up to `longest` bytes of a body are read and kept before the response is handed over, and with it the whole body
+    /// all the same; of a longer one nothing is understood. An error on the way comes up where the caller reads it.
+    pub const fn read_bodies(mut self, longest: usize) -> Self {
+        self.longest_body = Some(longest);
+        self
+    }
+
+    async fn check(&self, permit: &Permit, response: Response) -> (Response, std::result::Result<(), Failure<()>>) {
+        let status = response.status().as_u16();
+        if let Some(observation) = response.extensions().get::<Observation>() {
+            let checked = permit.check_observation(status, observation);
+            return (response, checked);
+        }
+        let (response, body) = match self.longest_body.filter(|_| permit.reads_body(status)) {
+            Some(longest) => peek::read(response, longest).await,
+            None => (response, None),
+        };
+        let checked = permit.check(status, response.headers(), body.as_deref());
+        (response, checked)
     }
 }
 
@@ -55,31 +82,27 @@ impl<F> fmt::Debug for BalancerMiddleware<F> {
 
 #[async_trait]
 impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMiddleware<F> {
-    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+    async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let route = (self.route)(&request);
         let mut permit = route.request(&self.balancer).acquire().await.map_err(Error::middleware)?;
-        let mut request = Some(request);
         loop {
-            let Some(this) = request.take() else { unreachable!("kept for as long as it can be sent again") };
-            request = this.try_clone();
-            let response = next.clone().run(this, extensions).await?;
-            let status = response.status().as_u16();
-            let Err(refusal) = permit.check::<_, _, ()>(status, response.headers(), None) else {
+            let copy = request.try_clone();
+            let response = next.clone().run(request, extensions).await?;
+            let (response, checked) = self.check(&permit, response).await;
+            let Err(refusal) = checked else {
                 permit.succeed();
                 return Ok(response);
             };
             let mut again = std::pin::pin!(permit.fail(refusal));
             // Polled once, it holds whom the refusal is about; dropped then, it leaves the line.
             let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
-            permit = match first {
-                Poll::Ready(Err(_)) => return Ok(response),
-                _ if request.is_none() => return Ok(response),
-                Poll::Ready(Ok(permit)) => permit,
-                Poll::Pending => match again.await {
-                    Ok(permit) => permit,
-                    Err(_) => return Ok(response),
-                },
+            let Some(copy) = copy else { return Ok(response) };
+            let started = match first {
+                Poll::Ready(started) => started,
+                Poll::Pending => again.await,
             };
+            let Ok(started) = started else { return Ok(response) };
+            (permit, request) = (started, copy);
         }
     }
 }

@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::Route;
 use crate::error::{Error, Failure, Refused};
+use crate::headers::Observation;
 use crate::runtime::Balancer;
 
 /// Puts every request of a service under a balancer, as [the module](super) says.
@@ -44,6 +45,48 @@ use crate::runtime::Balancer;
 /// }
 /// # Ok(())
 /// # }
+/// ```
+///
+/// For an API that says it in bodies, the service below reads them and tells:
+///
+/// ```
+/// # #[cfg(feature = "json")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::convert::Infallible;
+/// use std::future::ready;
+/// use std::time::SystemTime;
+/// use http::{Request, Response};
+/// use request_balancer::headers::{self, Dialect};
+/// use request_balancer::middleware::{BalancerLayer, Route};
+/// use request_balancer::{Balancer, Rules};
+/// use tokio::time::Instant;
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// let began = Instant::now();
+/// let server = service_fn(move |_: Request<&'static str>| {
+///     let is_early = began.elapsed().as_secs() < 7;
+///     let body = if is_early { r#"{"parameters":{"retry_after":7}}"# } else { "sent" };
+///     ready(Ok::<_, Infallible>(Response::new(body)))
+/// });
+/// let telegram = Dialect::named("telegram").ok_or("it comes with the crate")?;
+/// let reading = server.map_response(|mut response: Response<&'static str>| {
+///     if response.body().starts_with('{') {
+///         let body = Some(response.body().as_bytes());
+///         let read = headers::read(429, response.headers(), body, SystemTime::now(), telegram);
+///         response.extensions_mut().insert(read);
+///     }
+///     response
+/// });
+/// let balancer = Balancer::new("[rules]\nsend = '9/1s'".parse::<Rules>()?);
+/// let mut service = BalancerLayer::new(balancer, |_: &Request<&'static str>| Route::new("send", 42)).layer(reading);
+///
+/// assert_eq!(*service.call(Request::new("hello")).await?.body(), "sent");
+/// assert_eq!(began.elapsed().as_secs(), 7);
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "json"))]
+/// # fn main() {}
 /// ```
 #[derive(Clone)]
 pub struct BalancerLayer<F> {
@@ -141,7 +184,11 @@ where
                     let failed = |error| Failure::permanent(End::Failed(error));
                     poll_fn(|context| inner.poll_ready(context)).await.map_err(failed)?;
                     let response = inner.call(request).await.map_err(failed)?;
-                    match attempt.check_response::<_, End<S::Error, Response<R>>>(&response) {
+                    let checked = match response.extensions().get::<Observation>() {
+                        Some(read) => attempt.check_observation(response.status().as_u16(), read),
+                        None => attempt.check_response(&response),
+                    };
+                    match checked {
                         Ok(()) => Ok(response),
                         Err(refusal) => Err(refusal.because(End::Refused(response))),
                     }

@@ -55,8 +55,9 @@ impl Observe {
         self
     }
 
-    /// The rule's own `per_key` goes by the server's number, key by key, for 24 hours after it was last told; never above
-    /// this. Default: numbers that differ are reported, and the configured ones stand.
+    /// The rule's own `per_key`, or what a key has of its own under it, goes by the server's number, key by key; never
+    /// above this. 24 hours after that was last told, the first attempt to end without a word brings the configured
+    /// number back. Default: numbers that differ are reported, and the configured ones stand.
     pub fn learn(mut self, most: Quota) -> Self {
         self.learn = Some(most.into());
         self

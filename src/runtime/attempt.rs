@@ -162,7 +162,8 @@ impl Attempt {
     /// counters. A refusal because of too many is a failure that puts the request back in line, for as long as the server
     /// says and with the scope that it names held; a wait that goes with another error is, too.
     ///
-    /// Anything else is `Ok`, other errors included, and a refusal that the server says no wait will help against.
+    /// Anything else is `Ok`, other errors included, and a refusal that the server says no wait will help against. A wait
+    /// that goes with what was asked for, as a dialect may know it, holds the scope and no more than that.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -201,7 +202,7 @@ impl Attempt {
         N: AsRef<[u8]> + ?Sized + 'h,
         V: AsRef<[u8]> + ?Sized + 'h,
     {
-        self.shared.check(self.id, self.rule, status, fields, body)
+        self.shared.check(self.id, (self.rule, &self.key), status, fields, body)
     }
 
     /// The same for what was read of a response before, with its status.
@@ -215,7 +216,7 @@ impl Attempt {
         status: u16,
         observation: &crate::headers::Observation,
     ) -> Result<(), Failure<E>> {
-        self.shared.check_observation(self.id, status, observation)
+        self.shared.check_observation(self.id, (self.rule, &self.key), status, observation)
     }
 
     /// The same for a response of the `http` crate, whose body is not touched.

@@ -51,8 +51,10 @@ mod read {
     use crate::engine::{self, HoldCause, Instant, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side};
     use crate::error::Failure;
     use crate::headers::{self, Dialect, Observation, Reset, ServerScope};
+    use crate::key::Key;
     use crate::runtime::event::{Holding, NewHold};
     use crate::runtime::live::Live;
+    use crate::runtime::place::aim;
     use crate::runtime::shared::{Shared, State};
     use crate::runtime::wall;
 
@@ -69,7 +71,7 @@ mod read {
         pub(crate) fn check<'h, N, V, E>(
             &self,
             attempt: Option<RequestId>,
-            rule: RuleId,
+            whose: (RuleId, &Key),
             status: u16,
             fields: impl IntoIterator<Item = (&'h N, &'h V)>,
             body: Option<&[u8]>,
@@ -79,21 +81,47 @@ mod read {
             V: AsRef<[u8]> + ?Sized + 'h,
         {
             let live = self.live.load();
-            let observation = headers::read(status, fields, body, wall::clock(), live.dialect(rule));
+            let observation = headers::read(status, fields, body, wall::clock(), live.dialect(whose.0));
             drop(live);
-            self.check_observation(attempt, status, &observation)
+            self.check_observation(attempt, whose, status, &observation)
         }
 
         /// Takes in what was read of the response to a running attempt, and makes a failure of a refusal.
         pub(crate) fn check_observation<E>(
             &self,
             attempt: Option<RequestId>,
+            whose: (RuleId, &Key),
             status: u16,
             observation: &Observation,
         ) -> Result<(), Failure<E>> {
             self.observe(attempt, observation);
-            let has_pool = self.live.load().plan.pool.is_some();
-            failure(status, observation, has_pool).map_or(Ok(()), Err)
+            let scope = scope(observation, self.live.load().plan.pool.is_some());
+            if let Some(failure) = failure(status, observation) {
+                return Err(scope.into_iter().fold(failure, Failure::hold));
+            }
+            if let (Some(id), Some(wait), false) = (attempt, observation.wait(), observation.is_final()) {
+                self.rest(id, whose, scope, wait.into());
+            }
+            Ok(())
+        }
+
+        /// A wait that comes with what was asked for holds whom it is about, too.
+        fn rest(&self, id: RequestId, (rule, key): (RuleId, &Key), scope: Option<Scope>, wait: Nanos) {
+            let live = self.live.load_full();
+            let scope = scope.unwrap_or_else(|| live.rule(rule).retry.hold);
+            let held = self.with(|state, now| {
+                let target = aim(scope, rule, state.machine.key_of(id)?, state.machine.endpoint_of(id));
+                let holding = Holding::new(state, now, target, wait);
+                state.machine.hold_because(now, target, now.saturating_add(wait), HoldCause::Retry);
+                Some((target, holding.done(state, now)))
+            });
+            match held {
+                Some((engine::Target::Endpoint(endpoint), held)) => {
+                    self.tell_endpoint_hold(held, live.endpoint(endpoint));
+                }
+                Some((_, held)) => self.tell_hold(held, scope, || (Some(self.rule_name(rule)), Some(key.clone()))),
+                None => {}
+            }
         }
     }
 
@@ -116,20 +144,23 @@ mod read {
     }
 
     /// What a response means for its request: a retry, if the server refused it because of too many.
-    fn failure<E>(status: u16, observation: &Observation, has_pool: bool) -> Option<Failure<E>> {
+    fn failure<E>(status: u16, observation: &Observation) -> Option<Failure<E>> {
         let waits = observation.wait().is_some() && status >= 400;
         if !(observation.throttled() || waits) || observation.is_final() {
             return None;
         }
         let reset = || observation.binding().filter(|window| window.is_exhausted())?.reset.map(until);
-        let failure = Failure::retry(observation.wait().or_else(reset));
-        Some(match observation.scope() {
-            Some(ServerScope::Key) => failure.hold(Scope::Key),
-            Some(ServerScope::Route) => failure.hold(Scope::Queue),
+        Some(Failure::retry(observation.wait().or_else(reset)))
+    }
+
+    /// Whom a wait holds, if the server says so.
+    fn scope(observation: &Observation, has_pool: bool) -> Option<Scope> {
+        Some(match observation.scope()? {
+            ServerScope::Key => Scope::Key,
+            ServerScope::Route => Scope::Queue,
             // All that one token may do is all that its endpoint may do.
-            Some(ServerScope::Global) if has_pool => failure.hold(Scope::Endpoint),
-            Some(ServerScope::Global) => failure.hold(Scope::Overall),
-            None => failure,
+            ServerScope::Global if has_pool => Scope::Endpoint,
+            ServerScope::Global => Scope::Overall,
         })
     }
 

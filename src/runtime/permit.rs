@@ -88,7 +88,32 @@ impl Permit {
         N: AsRef<[u8]> + ?Sized + 'h,
         V: AsRef<[u8]> + ?Sized + 'h,
     {
-        self.place.shared().check(self.place.running(), self.place.rule(), status, fields, body)
+        self.place.shared().check(self.place.running(), self.whose(), status, fields, body)
+    }
+
+    /// The same for what was read of a response before, with its status.
+    ///
+    /// # Errors
+    ///
+    /// The failure.
+    #[cfg(feature = "headers")]
+    pub fn check_observation<E>(
+        &self,
+        status: u16,
+        observation: &crate::headers::Observation,
+    ) -> Result<(), Failure<E>> {
+        self.place.shared().check_observation(self.place.running(), self.whose(), status, observation)
+    }
+
+    #[cfg(feature = "headers")]
+    const fn whose(&self) -> (crate::engine::RuleId, &Key) {
+        (self.place.rule(), self.place.key())
+    }
+
+    /// Whether the dialect of its rule looks into bodies of responses with this status.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn reads_body(&self, status: u16) -> bool {
+        self.place.shared().live.load().dialect(self.place.rule()).reads_body(status)
     }
 
     /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As

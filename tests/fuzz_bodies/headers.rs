@@ -1,7 +1,9 @@
 //! Any response is read, and what is read is sound.
 
+use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
+use request_balancer::Rules;
 use request_balancer::headers::{self, Dialect, Observation};
 
 /// Beyond it no wait and no reset is believed.
@@ -36,6 +38,33 @@ const NAMES: &[&str] = &[
 ];
 
 const STATUSES: &[u16] = &[200, 429, 503, 403, 400, 418, 0, u16::MAX];
+
+/// Dialects that somebody added: every part and every form.
+const ADDED: &str = r#"
+[dialects.shop]
+like = "auto"
+scope = "global"
+reset = "full"
+bodies = "any"
+refused = [200, 420]
+windows.day = { limit = "x-ratelimit-limit", used = "x-ratelimit-used", per = "1day", scope = "key" }
+windows.units = { unit = "points", spent_left_limit = "units" }
+windows.any = { remaining = "x-ratelimit-remaining*", reset = { header = "x-ratelimit-reset*", form = "minutes" } }
+windows.both = { used_of_limit = "x-shopify-shop-api-call-limit", length = "x-rate-limit" }
+windows.pairs = { limits = "x-app-rate-limit", counts = "x-app-rate-limit-count" }
+waits.age = "seconds"
+waits.ratelimit = "milliseconds"
+words.x-ratelimit-scope = { "1*" = ["refused", "key"], "*0" = ["not-refused"], "*" = ["final", "route"] }
+body.waits = { retry_after = "retry-after", "error.code" = "any" }
+body.words."error.code" = { "1" = ["refused", "global"] }
+"#;
+
+/// Those of the crate, and the added one behind them.
+fn dialect(number: u8) -> &'static Dialect {
+    static RULES: LazyLock<Rules> = LazyLock::new(|| ADDED.parse().expect("rules"));
+    let number = usize::from(number) % (Dialect::all().len() + 1);
+    Dialect::all().nth(number).or_else(|| RULES.dialect("shop")).expect("one of them")
+}
 
 /// Pieces that values are made of.
 const PIECES: &[&str] = &[
@@ -111,8 +140,11 @@ pub(crate) fn headers_pieces(bytes: &[u8]) {
 }
 
 fn read(status: u8, dialect: u8, moment: u8, fields: &[(&[u8], &[u8])], body: Option<&[u8]>) {
-    let status = STATUSES[usize::from(status) % STATUSES.len()];
-    let dialect = Dialect::all().nth(usize::from(dialect) % Dialect::all().len()).expect("one of them");
+    let status = match status {
+        0..128 => STATUSES[usize::from(status) % STATUSES.len()],
+        128.. => 5 * u16::from(status - 128) + 1,
+    };
+    let dialect = self::dialect(dialect);
     let now = match moment % 4 {
         0 => UNIX_EPOCH,
         1 => UNIX_EPOCH - Duration::from_secs(u32::MAX.into()),

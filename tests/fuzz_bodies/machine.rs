@@ -10,6 +10,7 @@ use request_balancer::engine::{
 };
 
 use super::log::{Attempt, verify};
+use super::said::Said;
 use super::setup::Setup;
 
 /// Turns at one instant after which the machine goes round in circles.
@@ -52,6 +53,17 @@ enum Op {
     Release {
         target: u8,
         key: u8,
+    },
+    /// A response is read.
+    Observe {
+        request: u8,
+        said: [Option<Said>; 2],
+    },
+    /// The server says something by other ways.
+    Tell {
+        target: u8,
+        key: u8,
+        said: Said,
     },
     /// Most often nothing.
     Pause(bool, u8),
@@ -189,6 +201,16 @@ impl World {
             Op::Release { target, key } => {
                 if let Some(target) = self.target(target, RuleId(0), u64::from(key % 4)) {
                     self.scheduler.release(self.now, target);
+                }
+            }
+            Op::Observe { request, ref said } => self.pick(request, |world, number| {
+                let Request { id, stage, .. } = world.requests[number];
+                let taken = world.scheduler.observe(world.now, id, said.iter().flatten().map(Said::window));
+                assert!(!taken || matches!(stage, Stage::Running(_)), "{stage:?}");
+            }),
+            Op::Tell { target, key, ref said } => {
+                if let Some(target) = self.target(target, RuleId(0), u64::from(key % 4)) {
+                    self.scheduler.observe_target(self.now, target, [said.window()]);
                 }
             }
             Op::Pause(rule, 0..32) => self.scheduler.pause(self.now, RuleId(rule.into())),

@@ -4,10 +4,13 @@
 mod headers;
 mod log;
 mod machine;
+mod observed;
 mod rules;
+mod said;
 mod setup;
 
 #[cfg(feature = "headers")]
 pub(crate) use headers::{headers_bytes, headers_pieces};
 pub(crate) use machine::machine;
+pub(crate) use observed::{observed, told};
 pub(crate) use rules::{rules_text, rules_words};

@@ -1,5 +1,7 @@
 //! All that there may be to the state of a limit: its own count, what runs, and what a server said.
 
+use std::sync::Arc;
+
 use super::calendar::Calendar;
 use super::observed::{Observed, Word};
 use super::smooth::Gcra;
@@ -129,6 +131,12 @@ impl Full {
     /// How many the server leaves beside what is under way, if it said so.
     pub(super) fn left_at_server(&mut self, now: Instant) -> Option<u32> {
         self.observed.as_mut()?.left_beside(now, self.awaited)
+    }
+
+    /// What the server said that still counts: of which windows, how many are left, until when.
+    pub(super) fn told(&mut self, now: Instant) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+        let busy = self.awaited;
+        self.observed.iter_mut().flat_map(move |observed| observed.told(now, busy))
     }
 
     /// Its grant was not used.

@@ -3,8 +3,13 @@
 //! Each window that was told is a cap: so many were left when a request was sent, until the window begins anew. What is
 //! left of it now is that, less what is granted or runs and less what ended since then without a word about the window:
 //! the server may have counted all of that after it wrote the number down.
+//!
+//! Where a window begins anew it is full again, as far as anybody knows. A server that then turns out to have given back
+//! less, as one does that counts the last minute and not minutes, is taken at its word from then on: past a reset what was
+//! left is one more, and then grows somewhat faster than such a window does, until the server says more.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::Ask;
 use crate::engine::time::{Instant, Nanos};
@@ -13,21 +18,36 @@ use crate::engine::time::{Instant, Nanos};
 const WINDOWS: usize = 16;
 /// Ends that are remembered one by one; older ones are counted as if they were later.
 const ENDS: usize = 64;
+/// How much faster than on average what was taken comes back past a reset: together, if it was taken together.
+const BURST: u64 = 4;
 
 /// Everything that is known of one limit from the server.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
-    /// The windows' names; a window's position is its number.
-    names: Vec<Box<str>>,
+    /// A window's position is its number.
+    windows: Vec<Window>,
     caps: Vec<Cap>,
     /// Attempts that ended without a word about some of the windows, oldest first.
     ends: VecDeque<End>,
+}
+
+/// What is known of a window beside its present caps.
+#[derive(Debug)]
+struct Window {
+    name: Box<str>,
+    /// The most that it was ever known to allow.
+    most: u32,
+    /// When it began anew after nothing had been left of it, until something is known of what there was then.
+    emptied: Option<Instant>,
+    /// Whether it gave back less than half of that.
+    rolls: bool,
 }
 
 /// What a response said about one window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'a> {
     pub(crate) window: &'a str,
+    pub(crate) limit: Option<u32>,
     pub(crate) left: u32,
     /// When the request was sent that it answers.
     pub(crate) sent: Instant,
@@ -53,6 +73,18 @@ struct Cap {
     /// The reset is between these, if it was told.
     reset: Option<(Instant, Instant)>,
     until: Instant,
+    /// For how long it goes on past its reset, in a window that rolls.
+    period: Nanos,
+    rolls: Option<Rolls>,
+}
+
+/// What becomes of what was left, past a reset.
+#[derive(Clone, Copy, Debug)]
+struct Rolls {
+    /// When the reset was.
+    since: Instant,
+    /// In which time one comes back.
+    interval: Nanos,
 }
 
 /// An attempt's end.
@@ -69,18 +101,17 @@ impl Observed {
     pub(crate) fn ask(&mut self, now: Instant, busy: u64, cost: u32, reserve: u32) -> Ask {
         self.forget(now);
         let wanted = busy + u64::from(cost) + u64::from(reserve);
-        let full = self.caps.iter().filter(|cap| wanted > self.left(cap));
-        full.map(|cap| Ask::At(cap.until)).fold(Ask::Room, Ask::and)
+        let answers = self.caps.iter().map(|cap| self.ask_cap(now, cap, wanted));
+        answers.fold(Ask::Room, Ask::and)
     }
 
     /// A lower bound for a request behind `ahead` others: what runs may turn out to be counted already.
     pub(crate) fn earliest(&mut self, now: Instant, busy: u64, ahead: u64, cost: u32) -> Ask {
         self.forget(now);
         let wanted = ahead + u64::from(cost);
-        let answers = self.caps.iter().map(|cap| match self.left(cap) {
-            left if wanted > left => Ask::At(cap.until),
-            left if wanted + busy > left => Ask::Busy,
-            _ => Ask::Room,
+        let answers = self.caps.iter().map(|cap| match self.ask_cap(now, cap, wanted) {
+            Ask::Room if wanted + busy > self.left(now, cap) => Ask::Busy,
+            answer @ (Ask::Room | Ask::At(_) | Ask::Unclaimed(_) | Ask::Busy) => answer,
         });
         answers.fold(Ask::Room, Ask::and)
     }
@@ -88,14 +119,26 @@ impl Observed {
     /// How many are left beside what is granted or runs, if anything was told that still counts.
     pub(crate) fn left_beside(&mut self, now: Instant, busy: u64) -> Option<u32> {
         self.forget(now);
-        let left = self.caps.iter().map(|cap| self.left(cap).saturating_sub(busy)).min()?;
+        let left = self.caps.iter().map(|cap| self.left(now, cap).saturating_sub(busy)).min()?;
         Some(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+
+    /// Each window that something was told of which still counts: what is left of it beside what is granted or runs, and
+    /// until when that counts.
+    pub(super) fn told(&mut self, now: Instant, busy: u64) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+        self.forget(now);
+        let known = &*self;
+        known.caps.iter().map(move |cap| {
+            let left = u32::try_from(known.left(now, cap).saturating_sub(busy)).unwrap_or(u32::MAX);
+            ((*known.windows[cap.window].name).into(), left, cap.until)
+        })
     }
 
     /// Takes in what a response said. Returns the window's number as a bit.
     pub(crate) fn take(&mut self, word: Word<'_>) -> u16 {
         self.forget(word.read);
         let window = self.number(word.window);
+        self.windows[window].hear(word);
         let fresh = Cap::new(window, word);
         // Windows that end before this one are over, whatever was left of them.
         self.caps.retain(|cap| cap.window != window || !cap.ends_before(&fresh));
@@ -105,10 +148,11 @@ impl Observed {
         };
         let known = self.caps[position];
         let is_news = fresh.sent >= known.read;
-        if known.reset.is_none() && is_news {
+        let is_past = known.rolls.map_or_else(|| known.reset.is_none(), |rolls| fresh.sent >= rolls.since);
+        if is_past && is_news {
             self.caps[position] = fresh;
         } else if !fresh.ends_before(&known) {
-            self.caps[position] = known.and(fresh);
+            self.caps[position] = known.as_told().and(fresh);
         } else if is_news && self.caps.len() < 2 * WINDOWS {
             // A window that seemed to be over, of a server that changed its mind: both stand.
             self.caps.push(fresh);
@@ -119,7 +163,7 @@ impl Observed {
     /// An attempt ended, or its response was read, which told of these windows.
     pub(crate) fn end(&mut self, now: Instant, cost: u32, told: u16, is_last: bool) {
         self.forget(now);
-        let told_all = u32::from(told) + 1 == 1 << self.names.len();
+        let told_all = u32::from(told) + 1 == 1 << self.windows.len();
         match self.ends.back_mut() {
             _ if told_all => {}
             Some(end) if end.at == now && end.told == told => end.cost = end.cost.saturating_add(cost),
@@ -147,7 +191,10 @@ impl Observed {
     /// Counts what is known of another limit that turned out to be the same one.
     pub(crate) fn merge(&mut self, other: &Self) {
         for cap in &other.caps {
-            let window = self.number(&other.names[cap.window]);
+            let known = &other.windows[cap.window];
+            let window = self.number(&known.name);
+            self.windows[window].most = self.windows[window].most.max(known.most);
+            self.windows[window].rolls |= known.rolls;
             self.caps.push(Cap { window, ..*cap });
         }
         // What the other's ends told of is not known by these numbers.
@@ -155,24 +202,39 @@ impl Observed {
         self.ends.make_contiguous().sort_by_key(|end| end.at);
     }
 
+    fn ask_cap(&self, now: Instant, cap: &Cap, wanted: u64) -> Ask {
+        let missing = wanted.saturating_sub(self.left(now, cap));
+        match cap.rolls {
+            _ if missing == 0 => Ask::Room,
+            None => Ask::At(cap.until),
+            Some(rolls) => Ask::At(rolls.comes_back(wanted + self.silent(cap) - u64::from(cap.left)).min(cap.until)),
+        }
+    }
+
     /// What the server has left for requests that are not known to it.
-    fn left(&self, cap: &Cap) -> u64 {
+    fn left(&self, now: Instant, cap: &Cap) -> u64 {
+        let back = cap.rolls.map_or(0, |rolls| now.since(rolls.since).get() / rolls.interval.get());
+        (u64::from(cap.left) + back).saturating_sub(self.silent(cap))
+    }
+
+    /// What ended since without a word about the window.
+    fn silent(&self, cap: &Cap) -> u64 {
         let silent = self.ends.iter().filter(|end| end.at >= cap.sent && end.told & (1 << cap.window) == 0);
-        u64::from(cap.left).saturating_sub(silent.map(|end| u64::from(end.cost)).sum())
+        silent.map(|end| u64::from(end.cost)).sum()
     }
 
     /// The number of a window of this name. Too many share the first.
     fn number(&mut self, name: &str) -> usize {
-        if let Some(number) = self.names.iter().position(|known| **known == *name) {
+        if let Some(number) = self.windows.iter().position(|known| *known.name == *name) {
             return number;
         }
-        if self.names.len() < WINDOWS {
-            self.names.push(name.into());
-            return self.names.len() - 1;
+        if self.windows.len() < WINDOWS {
+            self.windows.push(Window::new(name));
+            return self.windows.len() - 1;
         }
         let unused = |number: &usize| self.caps.iter().all(|cap| cap.window != *number);
         let Some(number) = (0..WINDOWS).find(unused) else { return 0 };
-        self.names[number] = name.into();
+        self.windows[number] = Window::new(name);
         for end in &mut self.ends {
             end.told &= !(1 << number);
         }
@@ -180,7 +242,29 @@ impl Observed {
     }
 
     fn forget(&mut self, now: Instant) {
-        self.caps.retain(|cap| cap.until > now);
+        let windows = &mut self.windows;
+        self.caps.retain_mut(|cap| cap.until > now || cap.goes_on(now, &mut windows[cap.window]));
+    }
+}
+
+impl Window {
+    fn new(name: &str) -> Self {
+        Self { name: name.into(), most: 0, emptied: None, rolls: false }
+    }
+
+    fn hear(&mut self, Word { limit, left, sent, .. }: Word<'_>) {
+        self.most = self.most.max(limit.unwrap_or(0)).max(left.saturating_add(1));
+        if self.emptied.is_some_and(|at| sent >= at) {
+            self.emptied = None;
+            self.rolls = left < self.most / 2;
+        }
+    }
+}
+
+impl Rolls {
+    /// When so many more are there.
+    const fn comes_back(self, count: u64) -> Instant {
+        self.since.saturating_add(self.interval.saturating_mul(count))
     }
 }
 
@@ -198,14 +282,36 @@ impl Cap {
             let [earliest, latest] = [sent, read].map(|written| written.saturating_add(after));
             (earliest.saturating_sub(grain), latest.saturating_add(grain))
         });
-        Self { window, left, sent, read, reset, until: read.saturating_add(lasts.min(at_most)) }
+        let until = read.saturating_add(lasts.min(at_most));
+        Self { window, left, sent, read, reset, until, period: else_for.min(at_most), rolls: None }
+    }
+
+    /// Whether it counts beyond its end.
+    fn goes_on(&mut self, now: Instant, window: &mut Window) -> bool {
+        if self.rolls.is_some() || self.reset.is_none() {
+            return false;
+        }
+        if self.left == 0 {
+            window.emptied = Some(self.until);
+        }
+        let interval = self.period.div_ceil(BURST * u64::from(window.most.max(1))).max(Nanos::new(1));
+        self.rolls = Some(Rolls { since: self.until, interval });
+        self.left = self.left.saturating_add(1);
+        self.until = self.until.saturating_add(self.period);
+        window.rolls && self.until > now
+    }
+
+    /// As it was before it went on.
+    fn as_told(self) -> Self {
+        Self { until: self.rolls.map_or(self.until, |rolls| rolls.since), rolls: None, ..self }
     }
 
     /// Two words about one window: the smaller number counts, whichever is older, until the later end. What ended before
-    /// the later request was sent is in its number.
+    /// the later request was sent is in its number. They may be about two windows in a row after all, so only what ends
+    /// after both of them is later.
     fn and(self, other: Self) -> Self {
         let reset = match (self.reset, other.reset) {
-            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.min(two.1))),
+            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.max(two.1))),
             (one, two) => one.or(two),
         };
         Self {
@@ -215,6 +321,8 @@ impl Cap {
             read: self.read.max(other.read),
             reset,
             until: self.until.max(other.until),
+            period: self.period,
+            rolls: None,
         }
     }
 

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use super::full::{Full, Kind};
-use super::{Spec, smooth};
-use crate::engine::plan::Anchor;
+use super::{Days, Spec, Word, smooth};
+use crate::engine::plan::{Anchor, LimitKind};
 use crate::engine::time::{Instant, Nanos};
 
 /// Limits that are free again so soon after their last start are not worth keeping.
 const SHORT: Nanos = Nanos::from_secs(60);
+
+/// How exactly the end of a server's window is known after a restart.
+const ROUNDED: Nanos = Nanos::from_secs(1);
 
 /// What a limit knows of the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,17 @@ pub enum Past {
         /// When everything that started is paid for.
         until: Instant,
     },
+    /// What the server said of one of its windows.
+    Told {
+        /// The length of the limit's own window.
+        period: Nanos,
+        /// What the server or its dialect calls its window.
+        window: Arc<str>,
+        /// How many it leaves.
+        left: u32,
+        /// Until when that counts.
+        until: Instant,
+    },
 }
 
 impl Past {
@@ -45,7 +59,16 @@ impl Past {
         match self {
             Self::Starts { period, .. } => *period,
             Self::Today { .. } => Nanos::from_secs(86_400),
-            Self::Owed { .. } => Nanos::ZERO,
+            Self::Owed { .. } | Self::Told { .. } => Nanos::ZERO,
+        }
+    }
+
+    /// Whether it is for a limit of this kind, as far as that makes a difference: what the server said of one limit is not
+    /// about others in the same place.
+    pub(crate) fn is_for(&self, kind: LimitKind) -> bool {
+        match self {
+            Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. } => true,
+            Self::Told { period, .. } => !matches!(kind, LimitKind::Spaced { .. }) && *period == super::period(kind),
         }
     }
 
@@ -54,15 +77,19 @@ impl Past {
         match self {
             Self::Starts { starts, .. } => starts.iter().map(|&(at, cost)| (at.min(now), cost)).collect(),
             Self::Today { latest, cost, .. } => vec![((*latest).min(now), *cost)],
-            Self::Owed { .. } => Vec::new(),
+            Self::Owed { .. } | Self::Told { .. } => Vec::new(),
         }
     }
 
     fn owed(&self) -> Option<Instant> {
         match self {
             Self::Owed { until } => Some(*until),
-            Self::Starts { .. } | Self::Today { .. } => None,
+            Self::Starts { .. } | Self::Today { .. } | Self::Told { .. } => None,
         }
+    }
+
+    const fn is_told(&self) -> bool {
+        matches!(self, Self::Told { .. })
     }
 
     /// Whether it is what a limit of these numbers knew.
@@ -73,14 +100,23 @@ impl Past {
             }
             (Self::Today { zone, .. }, Spec::Calendar(spec)) => **zone == *spec.zone_name(),
             (Self::Owed { .. }, Spec::Gcra(_)) => true,
-            (Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. }, _) => false,
+            (Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. } | Self::Told { .. }, _) => false,
         }
     }
 }
 
 impl Full {
-    /// What is worth keeping of the limit, if anything is: starts that count for more than a minute.
-    pub(super) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
+    /// What is worth keeping of the limit: starts that count for more than a minute, and what the server said of its
+    /// windows that counts for as long, or says that nothing is left.
+    pub(super) fn pasts(&mut self, kind: LimitKind, days: &Days, now: Instant) -> impl Iterator<Item = Past> + use<> {
+        let own = self.past(Spec::new(kind, days), now);
+        let told = self.told(now).filter(move |(_, left, until)| *left == 0 || until.since(now) > SHORT);
+        let period = super::period(kind);
+        let told = told.map(|(window, left, until)| Past::Told { period, window, left, until });
+        own.into_iter().chain(told.collect::<Vec<_>>())
+    }
+
+    fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
         match &self.kind {
             Kind::Window(window) => {
                 let spec = spec.window();
@@ -111,8 +147,28 @@ impl Full {
     /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there
     /// are any, else the one that remembers longest.
     pub(super) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
+        for past in pasts {
+            if let Past::Told { period, window, left, until } = past
+                && *until > now
+            {
+                let reset = Some((until.since(now), ROUNDED));
+                let at_most = max_hold.max(*period);
+                let limit = None;
+                self.observe(Word {
+                    window,
+                    limit,
+                    left: *left,
+                    sent: now,
+                    read: now,
+                    reset,
+                    else_for: *period,
+                    at_most,
+                });
+            }
+        }
         let same = pasts.iter().find(|past| past.is_of(spec));
-        let Some(past) = same.or_else(|| pasts.iter().max_by_key(|past| past.period())) else { return };
+        let own = pasts.iter().filter(|past| !past.is_told());
+        let Some(past) = same.or_else(|| own.max_by_key(|past| past.period())) else { return };
         let starts = past.starts(now);
         match &mut self.kind {
             Kind::Window(window) => window.recall(spec.window(), starts),

@@ -5,7 +5,7 @@ use super::full::Full;
 use super::observed::{Observed, Word};
 use super::past::Past;
 use super::window::Spec as WindowSpec;
-use super::{Ask, Spec};
+use super::{Ask, Days, Spec};
 use crate::engine::plan::{Anchor, LimitKind};
 use crate::engine::time::{Instant, Nanos};
 
@@ -142,9 +142,10 @@ impl LimitState {
         self.with(|full| full.observed = observed);
     }
 
-    /// What is worth keeping of the limit, if anything is: starts that count for more than a minute.
-    pub(crate) fn past(&self, spec: Spec<'_>, now: Instant) -> Option<Past> {
-        self.look(|full| full.past(spec, now))
+    /// What is worth keeping of the limit: starts that count for more than a minute, and what the server said of its
+    /// windows that counts for as long, or says that nothing is left.
+    pub(crate) fn pasts(&mut self, kind: LimitKind, days: &Days, now: Instant) -> impl Iterator<Item = Past> + use<> {
+        self.with(|full| full.pasts(kind, days, now))
     }
 
     /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there

@@ -1,6 +1,6 @@
 //! What outlives a restart of what endpoints' limits know.
 
-use crate::engine::limit::{LimitStates, Spec};
+use crate::engine::limit::{Days, LimitStates, Spec};
 use crate::engine::plan::LimitSpec;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::state::Memory;
@@ -8,24 +8,18 @@ use crate::engine::time::Instant;
 
 impl<W> Scheduler<W> {
     /// Adds what the limits of the endpoints know.
-    pub(in crate::engine) fn export_endpoints(&self, now: Instant, memory: &mut Memory) {
-        let (Some(pool), Some(plan)) = (&self.pool, &self.plan.pool) else { return };
+    pub(in crate::engine) fn export_endpoints(&mut self, now: Instant, memory: &mut Memory) {
+        let (Some(pool), Some(plan)) = (&mut self.pool, &self.plan.pool) else { return };
         for (id, plan) in plan.listed() {
-            self.remember(now, &plan.limits, &pool.endpoints[usize::from(id.0)].limits, memory);
+            remember(now, &self.days, &plan.limits, &mut pool.endpoints[usize::from(id.0)].limits, memory);
         }
     }
 
     /// Adds what the limits of a key on the endpoints know.
-    pub(in crate::engine) fn export_seat(&self, now: Instant, key: u32, memory: &mut Memory) {
-        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat(), &self.plan.pool) else { return };
-        for (plan, limits) in plan.endpoints.iter().zip(&seat.limits).filter(|(plan, _)| !plan.removed) {
-            self.remember(now, &plan.key_limits, limits, memory);
-        }
-    }
-
-    fn remember(&self, now: Instant, specs: &[LimitSpec], states: &LimitStates, memory: &mut Memory) {
-        for (spec, state) in specs.iter().zip(states.as_slice()) {
-            memory.remember(spec, state.past(Spec::new(spec.kind, &self.days), now));
+    pub(in crate::engine) fn export_seat(&mut self, now: Instant, key: u32, memory: &mut Memory) {
+        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat_mut(), &self.plan.pool) else { return };
+        for (plan, limits) in plan.endpoints.iter().zip(&mut seat.limits).filter(|(plan, _)| !plan.removed) {
+            remember(now, &self.days, &plan.key_limits, limits, memory);
         }
     }
 
@@ -59,5 +53,11 @@ impl<W> Scheduler<W> {
             }
         }
         counted
+    }
+}
+
+fn remember(now: Instant, days: &Days, specs: &[LimitSpec], states: &mut LimitStates, memory: &mut Memory) {
+    for (spec, state) in specs.iter().zip(states.as_mut_slice()) {
+        memory.remember(spec, state.pasts(spec.kind, days, now));
     }
 }

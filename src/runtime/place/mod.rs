@@ -15,6 +15,8 @@ mod tell;
 use tracing::Span;
 
 pub(crate) use running::Watched;
+#[cfg(feature = "headers")]
+pub(crate) use running::aim;
 
 use super::attempt::{Attempt, Endpoint};
 use super::meters::Meter;

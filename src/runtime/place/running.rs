@@ -333,7 +333,7 @@ impl From<GiveUp> for Refused {
 }
 
 /// What a scope means for a request of this rule and key.
-const fn aim(scope: Scope, rule: RuleId, record: KeyId, endpoint: Option<EndpointId>) -> Target {
+pub(crate) const fn aim(scope: Scope, rule: RuleId, record: KeyId, endpoint: Option<EndpointId>) -> Target {
     match scope {
         Scope::Request => Target::Request,
         Scope::Queue => Target::Queue(rule, record),

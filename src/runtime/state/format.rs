@@ -75,6 +75,7 @@ enum KeptPast {
     Starts { per: u64, count_from: From, starts: Vec<(Unix, u32)> },
     Today { zone: String, latest: Unix, cost: u32 },
     Owed { until: Unix },
+    Told { per: u64, window: String, left: u32, until: Unix },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,6 +172,9 @@ impl KeptLimit {
                 KeptPast::Today { zone: zone.to_string(), latest: wall.of(*latest), cost: *cost }
             }
             Past::Owed { until } => KeptPast::Owed { until: wall.of(*until) },
+            Past::Told { period, window, left, until } => {
+                KeptPast::Told { per: period.get(), window: window.to_string(), left: *left, until: wall.of(*until) }
+            }
         };
         Some(Self { of: Place::of(&limit.origin), unit: unit.to_owned(), past })
     }
@@ -189,6 +193,12 @@ impl KeptLimit {
                 Past::Today { zone: zone.as_str().into(), latest: wall.instant(*latest), cost: *cost }
             }
             KeptPast::Owed { until } => Past::Owed { until: wall.instant(*until) },
+            KeptPast::Told { per, window, left, until } => Past::Told {
+                period: Nanos::new(*per),
+                window: window.as_str().into(),
+                left: *left,
+                until: wall.instant(*until),
+            },
         };
         Some(LimitMemory { origin: self.of.origin(), charge: live.unit(&self.unit).ok()?, past })
     }

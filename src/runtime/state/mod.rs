@@ -43,13 +43,15 @@ impl Balancer {
     /// - what buckets and spacing are owed that take longer than a minute to be free again, and the counts of calendar
     ///   days;
     /// - holds, however short;
+    /// - what servers said of their own windows: until when it counts and how many are left, less what runs; if that is
+    ///   for more than a minute, or nothing is left;
     /// - how many times in a row a server said "slow down" without a number, so that the next wait is the longer one;
     /// - invalid attempts that count for `ban_guard`.
     ///
-    /// Not kept is what waits and runs, what was set in code ([`set_limit`](Self::set_limit), [`alias`](Self::alias),
-    /// [`pause`](Self::pause)), and windows of up to a minute: where one stands alone, wait for one period before the first
-    /// request, or accept that the server may refuse some. Beside a longer window of the same scope and unit it finds its
-    /// starts there.
+    /// Not kept is what waits and runs, what was [learnt](crate::Observe::learn), what was set in code
+    /// ([`set_limit`](Self::set_limit), [`alias`](Self::alias), [`pause`](Self::pause)), and windows of up to a minute:
+    /// where one stands alone, wait for one period before the first request, or accept that the server may refuse some.
+    /// Beside a longer window of the same scope and unit it finds its starts there.
     ///
     /// Attempts that run count in windows that count from the response as if they ended now. Export after
     /// [`close`](Self::close), or what starts in the meantime is missing.
