@@ -77,7 +77,7 @@ impl Seen {
         let bound = if *most == 0 { "exact".to_owned() } else { format!("at most {most}") };
         let number = if self.is_kept() { format!("**{largest}**") } else { largest.to_string() };
         let others = " - |".repeat(Policy::ALL.len() - 1);
-        format!("| {HISTORIES} | {what} | {most} | {bound} | {number} |{others}")
+        format!("| {HISTORIES} | {what} | - | {bound} | {number} |{others}")
     }
 
     fn as_json(&self) -> Value {
@@ -86,7 +86,9 @@ impl Seen {
             "policy": Policy::Balancer.as_str(),
             "metric": self.what,
             "measured": self.largest,
-            "optimum": self.most,
+            "unit": "1",
+            "optimum": null,
+            "ratio": null,
             "bound": format!("at most {}", self.most),
             "met": self.is_kept(),
         })
@@ -115,7 +117,7 @@ fn files() -> Vec<PathBuf> {
     ORDER.iter().map(|name| folder.join(name).with_extension("toml")).collect()
 }
 
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 20] = [
     "one-key",
     "hog-and-mice",
     "zipf",
@@ -126,6 +128,7 @@ const ORDER: [&str; 19] = [
     "six-tokens",
     "one-floods",
     "jitter",
+    "rounds",
     "weights",
     "weights-costs",
     "language-model",

@@ -112,9 +112,21 @@ fn a_margin_of_the_jitter_is_never_refused() {
 }
 
 #[test]
+fn after_each_round_all_have_had_the_same() {
+    let even = ["1.000", "1", "1", "1.000", "10", "10", "1.000", "100", "100"];
+    assert_eq!(own("rounds"), even);
+    assert_eq!(run("rounds", Policy::Fifo), even);
+    // One key after the other.
+    let one = ["0.050", "0", "20", "0.050", "0", "200", "0.050", "0", "2000"];
+    assert_eq!(run("rounds", Policy::SmartRequestBalancer), one);
+}
+
+#[test]
 fn weights_are_shares() {
     assert_eq!(own("weights"), ["100", "200", "400", "800", "1.000"]);
     assert_eq!(own("weights-costs"), ["0.998", "0.999", "8.500"]);
+    // One rule after the other: 1,500 starts of the first and none of the others.
+    assert_eq!(run("weights", Policy::Fifo)[4], "1500.000");
 }
 
 #[test]
@@ -133,6 +145,8 @@ fn closed_loops_get_what_the_fluid_schedule_gives_them() {
 fn newcomers_never_delay_an_old_key_by_more_than_its_round() {
     assert_eq!(own("newcomers"), ["0", "11.000 s", "18000", "14721"]);
     assert_eq!(run("newcomers", Policy::Fifo)[3], "0");
+    // Whoever serves one key after the other starves the rest.
+    assert_eq!(run("newcomers", Policy::SmartRequestBalancer)[1], "600.000 s");
 }
 
 #[test]

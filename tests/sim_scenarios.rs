@@ -84,6 +84,36 @@ fn each_field_says_what_it_takes() {
         (format!("{show}{traffic}[network]\nlatency = '1s'"), "unknown-field network.latency"),
         (format!("{show}{traffic}[[variants]]\nmargin = '1s'"), "empty variants[0].title"),
         (format!("rules_file = 'x.toml'\n{show}{traffic}"), "unreadable-file rules_file"),
+        (format!("{show}[[traffic]]\ncalls = 1\ncost = [5, 1]"), "out-of-range traffic[0].cost"),
+        (format!("{show}[[traffic]]\ncalls = 1\ntakes = ['5s', '1s']"), "out-of-range traffic[0].takes"),
+        (
+            format!("{show}[[traffic]]\narrivals = 'even'\nrate = '5/1s burst 9'\ncalls = 1"),
+            "out-of-range traffic[0].rate",
+        ),
+        (
+            format!("{show}[[traffic]]\narrivals = 'even'\nrate = '5/1s smooth'\ncalls = 1"),
+            "out-of-range traffic[0].rate",
+        ),
+        (
+            format!("{show}[[traffic]]\narrivals = 'even'\nrate = '5/1s tokens'\ncalls = 1"),
+            "out-of-range traffic[0].rate",
+        ),
+        (format!("until = '2h'\n{show}[[traffic]]\narrivals = 'even'\nrate = '1000000/1s'"), "out-of-range traffic[0]"),
+        (
+            format!("until = '2h'\n{show}[[traffic]]\narrivals = 'bursts'\nburst = 1\nevery = '0s'"),
+            "zero traffic[0].every",
+        ),
+        (format!("{show}[[traffic]]\narrivals = 'poisson'\nrate = '1/100years'\ncalls = 6"), "out-of-range traffic[0]"),
+        (format!("{traffic}[[show]]\nmetric = 'jain'\nrounds = 1\nstarts = 1"), "two-meanings show[0].starts"),
+        (
+            format!("{traffic}[[show]]\nmetric = 'started'\noptimum = 1\nexact = true\nwithin = '1%'"),
+            "two-meanings show[0].exact",
+        ),
+        (
+            format!("{traffic}[[show]]\nmetric = 'started'\noptimum = 1\nwithin = '1%'\nat_most = 3"),
+            "two-meanings show[0].within",
+        ),
+        (format!("{traffic}[[show]]\nmetric = 'overshoot'\nlimit = 'rules.x.per_key'"), "unknown-value show[0].limit"),
     ] {
         assert_eq!(found(&text), [expected], "{text}");
     }
@@ -94,6 +124,47 @@ fn each_field_says_what_it_takes() {
     );
     assert_eq!(findings("title = 't'").to_string().lines().count(), 1);
     assert!(findings("title = ").to_string().starts_with("1:9: error[syntax]"));
+}
+
+#[test]
+fn what_a_variant_adds_is_found_where_it_says_so() {
+    let text = "title = 't'
+rules = '''
+overall = \"30/1s\"
+'''
+[[traffic]]
+calls = 1
+[[variants]]
+title = 'v'
+margin = '1 fortnight'
+count_from = 'answer'
+[[variants.show]]
+metric = 'started'
+";
+    let expected = "\
+        9:10: error[invalid-duration] variants[0].margin: found `1 fortnight`; allowed: a length of time such as `500ms`, \
+        `60s`, `1h 30m`\n\
+        10:14: error[unknown-value] variants[0].count_from: found `answer`; allowed: `start`, `response`";
+    assert_eq!(findings(text).to_string(), expected);
+}
+
+#[test]
+fn limits_that_are_counted_are_named_by_their_places() {
+    let rules = "overall = '9/1s'\n[rules]\na = '1/1s'\nb = '5/1m burst 5'\n[keys.5]\na = '2/1s'";
+    let overshoot = |limit: &str| {
+        let text = format!(
+            "title = 't'\nrules = \"\"\"{rules}\"\"\"\n[[traffic]]\nrule = 'a'\ncalls = 1\n\
+                            [[show]]\nmetric = 'overshoot'\nlimit = '{limit}'"
+        );
+        text.parse::<Scenario>()
+    };
+    for limit in ["overall", "rules.a.per_key", "keys.5.a"] {
+        let scenario = overshoot(limit).unwrap_or_else(|findings| panic!("{findings}"));
+        assert!(scenario.run(Policy::Balancer)[0].measured.is_some(), "{limit}");
+    }
+    // A bucket is no window.
+    let findings = overshoot("rules.b.per_key").unwrap_err().to_string();
+    assert!(findings.contains("allowed: `overall`, `rules.a.per_key`, `keys.5.a`"), "{findings}");
 }
 
 #[test]

@@ -25,6 +25,29 @@ impl Cost {
         Self { requests, units: traffic.units.map(|range| between(random, range)) }
     }
 
+    /// Whether it has room wherever another one has: it is nowhere larger.
+    pub(crate) fn fits_like(self, other: Self) -> bool {
+        self.requests <= other.requests && self.units.iter().zip(other.units).all(|(own, other)| *own <= other)
+    }
+
+    /// The smaller one in each of what limits count.
+    pub(crate) fn least(self, other: Self) -> Self {
+        let mut units = self.units;
+        units.iter_mut().zip(other.units).for_each(|(own, other)| *own = other.min(*own));
+        Self { requests: self.requests.min(other.requests), units }
+    }
+
+    /// So many of what a limit counts.
+    pub(crate) fn of_charge(charge: Charge, many: u32) -> Self {
+        let mut cost = Self { requests: many, ..Self::ONE };
+        if let Charge::Unit(unit) = charge
+            && let Some(place) = cost.units.get_mut(unit)
+        {
+            *place = many;
+        }
+        cost
+    }
+
     /// What a limit that counts `charge` takes.
     pub(crate) fn of(self, charge: Charge) -> u32 {
         match charge {

@@ -138,6 +138,18 @@ impl fmt::Display for Bound {
     }
 }
 
+/// Where a number should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Aim {
+    /// The less the better: a wait.
+    Least,
+    /// The more the better: an index of fairness.
+    Most,
+    /// Neither more nor less than is due: a share.
+    Exactly,
+}
+
 /// One line of a report: what was measured of a policy in a scenario, the best there can be, and what has to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -152,19 +164,38 @@ pub struct Measure {
     pub measured: Option<Value>,
     /// The best there can be, as far as it is known.
     pub optimum: Option<Value>,
+    /// Which numbers are better.
+    pub aim: Aim,
     /// What has to be kept, if anything.
     pub bound: Option<Bound>,
 }
 
 impl Measure {
-    /// Optimum divided by measured, in thousandths: 1,000 is best, and more than that is better than was thought
-    /// possible. `None` where one of them is missing or zero and the other is not.
+    /// How near it comes to the optimum, in thousandths: 1,000 is best, and more than that is better than was thought
+    /// possible. Where less is better that is the optimum divided by what was measured, where more is better what was
+    /// measured divided by the optimum, and of two numbers that should be the same the smaller divided by the larger.
+    /// `None` where one of them is missing or zero and the other is not.
+    ///
+    /// ```
+    /// use request_balancer::sim::{Policy, Scenario};
+    ///
+    /// let scenario = Scenario::from_file("examples/scenarios/head-start.toml")?;
+    /// // Jain's index: the more the better, and 0.09 is far from 1.
+    /// assert_eq!(scenario.run(Policy::Fifo)[0].ratio(), Some(90));
+    /// # Ok::<(), request_balancer::Findings>(())
+    /// ```
     #[must_use]
     pub fn ratio(&self) -> Option<u64> {
-        match (self.optimum?.number(), self.measured?.number()) {
+        let (optimum, measured) = (self.optimum?.number(), self.measured?.number());
+        let (part, of) = match self.aim {
+            Aim::Least => (optimum, measured),
+            Aim::Most => (measured, optimum),
+            Aim::Exactly => (optimum.min(measured), optimum.max(measured)),
+        };
+        match (part, of) {
             (0, 0) => Some(1_000),
             (_, 0) | (0, _) => None,
-            (optimum, measured) => u64::try_from(u128::from(optimum) * 1_000 / u128::from(measured)).ok(),
+            (part, of) => u64::try_from(u128::from(part) * 1_000 / u128::from(of)).ok(),
         }
     }
 

@@ -172,6 +172,7 @@ fn measure(setup: &Setup, policy: Policy, progress: &mut dyn FnMut(Progress)) ->
         metric: show.what.clone(),
         measured: combined(show.metric.combine(), numbers),
         optimum: show.optimum,
+        aim: show.metric.aim(),
         bound: show.bound,
     });
     measures.collect()

@@ -1,7 +1,7 @@
 //! Virtual time: calls come, a policy lets them go, the network carries them, the server answers.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use super::cost::Cost;
 use super::policy::{Balancing, Policy};
@@ -25,11 +25,47 @@ pub(crate) struct Log {
     pub(crate) first: Vec<Instant>,
     /// Calls that succeeded, in order of their answers.
     pub(crate) done: Vec<u32>,
-    /// Calls that were withdrawn before they ever started, and when; in order of calls.
-    pub(crate) withdrawn: Vec<(u32, Instant)>,
+    /// Calls that left without an answer, in order of calls.
+    pub(crate) left: Vec<Left>,
     pub(crate) refusals: u64,
     /// Nothing of the run is later than this.
     pub(crate) end: Instant,
+}
+
+/// A call is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) call: u32,
+    pub(crate) at: Instant,
+    pub(crate) why: Why,
+}
+
+/// Why nobody waits for a call any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its caller lost patience while it waited and had never started.
+    Withdrawn,
+    /// The balancer refused it or gave it up.
+    TurnedAway,
+    /// Its attempt took longer than one may.
+    TimedOut,
+}
+
+impl Log {
+    /// How a call left, if it did so without an answer.
+    pub(crate) fn left(&self, call: u32) -> Option<Left> {
+        self.left.binary_search_by_key(&call, |left| left.call).ok().map(|place| self.left[place])
+    }
+
+    /// Whether a call left before it ever started.
+    pub(crate) fn left_unserved(&self, call: u32) -> bool {
+        self.first[call as usize] == Instant::NEVER && self.left(call).is_some()
+    }
+
+    /// Whether every call that did not leave started.
+    pub(crate) fn all_started(&self) -> bool {
+        (0_u32..).zip(&self.first).all(|(call, &first)| first != Instant::NEVER || self.left(call).is_some())
+    }
 }
 
 /// A call starts.
@@ -60,6 +96,8 @@ enum Event {
     Arrival { start: u32 },
     /// Its answer is back.
     Answer { start: u32, refused: Option<Nanos> },
+    /// It took too long; its answer is of no use any more.
+    TimeOut { start: u32 },
     /// A closed loop's next call.
     Next { traffic: u16, key: u32 },
     /// Callers of some traffic lose patience.
@@ -90,6 +128,11 @@ pub(crate) fn run(setup: &Setup, seed: u64, policy: Policy, progress: &mut dyn F
         server: Server::new(&setup.server),
         endpoints: (0..).map(EndpointId).take(setup.rules.endpoints().count()).collect(),
         turns: 0,
+        timeouts: {
+            let plan = setup.rules.plan();
+            let rules = setup.traffic.iter().map(|traffic| usize::from(traffic.rule.0));
+            rules.map(|rule| plan.rules[rule].attempt_timeout).collect()
+        },
         planned: calls.len(),
         events: BinaryHeap::new(),
         next_event: 0,
@@ -98,12 +141,13 @@ pub(crate) fn run(setup: &Setup, seed: u64, policy: Policy, progress: &mut dyn F
             starts: Vec::new(),
             first,
             done: Vec::new(),
-            withdrawn: Vec::new(),
+            left: Vec::new(),
             refusals: 0,
             end: Instant::ZERO,
         },
     };
     world.run(progress);
+    world.log.left.sort_unstable_by_key(|left| left.call);
     world.log
 }
 
@@ -116,6 +160,8 @@ struct World<'s> {
     endpoints: Box<[EndpointId]>,
     /// Starts whose endpoint the policy did not choose.
     turns: usize,
+    /// Of each traffic: how long an attempt may take.
+    timeouts: Box<[Option<Nanos>]>,
     /// How many calls were known at the beginning.
     planned: usize,
     /// By instant, then by the order in which they were put in.
@@ -166,6 +212,9 @@ impl World<'_> {
             for call in starts.drain(..) {
                 self.start(now, call);
             }
+            for call in self.balancing.turned_away() {
+                self.leave(now, call, Why::TurnedAway);
+            }
             if self.log.starts.len() >= reported + REPORT_EVERY {
                 reported = self.log.starts.len();
                 let until = (until != Instant::NEVER).then_some(until);
@@ -190,9 +239,19 @@ impl World<'_> {
         if network.delay.is_zero() && network.jitter.is_zero() {
             self.reach(now, start);
         } else {
-            let way = self.way(start, 1);
-            self.push(now.saturating_add(way), Event::Arrival { start });
+            let arrival = now.saturating_add(self.way(start, 1));
+            self.push(arrival, Event::Arrival { start });
+            if let Some(latest) = self.latest(start).filter(|&latest| latest < arrival) {
+                self.push(latest, Event::TimeOut { start });
+            }
         }
+    }
+
+    /// When an attempt is given up.
+    fn latest(&self, start: u32) -> Option<Instant> {
+        let Start { at, call, .. } = self.log.starts[start as usize];
+        let timeout = self.timeouts[usize::from(self.log.calls[call as usize].traffic)];
+        timeout.map(|timeout| at.saturating_add(timeout))
     }
 
     /// Where a policy that knows nothing of pools sends a call: to one endpoint after the other.
@@ -214,8 +273,12 @@ impl World<'_> {
         // Whoever is told to come at once is not back in the same instant.
         let refused = self.server.arrive(&arrival).map(|after| after.max(SOON));
         let takes = if refused.is_some() { Nanos::ZERO } else { works };
-        let way = self.way(start, 2);
-        self.push(now.saturating_add(takes).saturating_add(way), Event::Answer { start, refused });
+        let answer = now.saturating_add(takes).saturating_add(self.way(start, 2));
+        match self.latest(start) {
+            Some(latest) if latest < now => {}
+            Some(latest) if latest < answer => self.push(latest, Event::TimeOut { start }),
+            Some(_) | None => self.push(answer, Event::Answer { start, refused }),
+        }
     }
 
     fn handle_event(&mut self, now: Instant) {
@@ -235,12 +298,16 @@ impl World<'_> {
                     None => {
                         self.log.done.push(call);
                         self.balancing.ended(now, call);
-                        let Call { key, traffic, .. } = self.log.calls[call as usize];
-                        if let Some(think) = self.setup.traffic[usize::from(traffic)].think() {
-                            self.push(now.saturating_add(think), Event::Next { traffic, key });
-                        }
+                        self.call_again(now, call, Nanos::ZERO);
                     }
                 }
+            }
+            Event::TimeOut { start } => {
+                let start = &mut self.log.starts[start as usize];
+                let call = start.call;
+                start.answered = now;
+                self.balancing.timed_out(now, call);
+                self.leave(now, call, Why::TimedOut);
             }
             Event::Next { traffic, key } => {
                 let index = self.log.calls.len();
@@ -257,15 +324,34 @@ impl World<'_> {
         }
     }
 
+    /// A call is over without an answer.
+    fn leave(&mut self, at: Instant, call: u32, why: Why) {
+        self.log.left.push(Left { call, at, why });
+        match why {
+            Why::Withdrawn => {}
+            Why::TurnedAway | Why::TimedOut => self.call_again(at, call, SOON),
+        }
+    }
+
+    /// In a closed loop the next call comes when one is over.
+    fn call_again(&mut self, now: Instant, call: u32, at_least: Nanos) {
+        let Call { key, traffic, .. } = self.log.calls[call as usize];
+        if let Some(think) = self.setup.traffic[usize::from(traffic)].think() {
+            self.push(now.saturating_add(think.max(at_least)), Event::Next { traffic, key });
+        }
+    }
+
     /// Those of the traffic who wait and lose patience.
     fn cancel(&mut self, now: Instant, traffic: u16) {
         let share = self.setup.traffic[usize::from(traffic)].cancel.map_or(0, |cancel| cancel.share);
-        for index in 0..self.log.calls.len() {
-            let call = self.log.calls[index];
-            let waits = call.traffic == traffic && call.at < now && self.log.first[index] == Instant::NEVER;
-            if waits && Random::at(self.seed, index as u64, 5).below(super::measure::WHOLE) < share {
-                self.balancing.withdraw(now, index as u32);
-                self.log.withdrawn.push((index as u32, now));
+        let gone: BTreeSet<u32> = self.log.left.iter().map(|left| left.call).collect();
+        for index in 0..self.log.calls.len() as u32 {
+            let call = self.log.calls[index as usize];
+            let waits = call.traffic == traffic && call.at < now && self.log.first[index as usize] == Instant::NEVER;
+            let is_meant = || Random::at(self.seed, index.into(), 5).below(super::measure::WHOLE) < share;
+            if waits && is_meant() && !gone.contains(&index) {
+                self.balancing.withdraw(now, index);
+                self.leave(now, index, Why::Withdrawn);
             }
         }
     }

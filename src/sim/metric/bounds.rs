@@ -1,76 +1,134 @@
 //! Bounds that no schedule can beat: each queue alone with the limits of its key, and all together with the shared ones and
 //! those of all endpoints.
+//!
+//! They allow more than any schedule may: what a call costs may start piece by piece, and an attempt takes no time. Then
+//! the earliest start of each piece, in order of arrival, is the best that there is.
 
 use std::collections::BTreeMap;
 
 use super::Run;
-use crate::engine::{Anchor, EndpointPlan, Instant, LimitKind, LimitSpec, Nanos, Plan};
+use crate::engine::{Anchor, Charge, EndpointPlan, Instant, LimitKind, LimitSpec, Nanos, Plan};
 use crate::sim::cost::Cost;
 use crate::sim::measure::Value;
-use crate::sim::meter::{self, Meter, Room};
+use crate::sim::meter::{self, CATCH_UP, Meter, Room};
+use crate::sim::own::OwnNumbers;
 
-/// What one line gets through in time: cost by the end, and when the last one starts.
-struct Alone {
+/// Calls in order of arrival.
+type Calls = Vec<(Instant, Cost)>;
+
+/// What one line gets through: cost in requests before the end, and when the last piece starts.
+#[derive(Clone, Copy, Debug)]
+struct Through {
     by_end: u64,
     last: Instant,
 }
 
-/// Calls in order of arrival through limits, each as early as it can.
-fn alone(specs: &[&LimitSpec], calls: impl Iterator<Item = (Instant, Cost)>, end: Instant) -> Alone {
-    let mut meters: Vec<_> = specs.iter().map(|spec| Meter::new(spec)).collect();
-    let mut alone = Alone { by_end: 0, last: Instant::ZERO };
-    for (at, cost) in calls {
-        let from = at.max(alone.last);
-        let Room::At(at) = meter::room(&mut meters, from, cost) else { break };
-        for meter in &mut meters {
-            meter.start(at, cost);
-            // An attempt takes no time here: no schedule is earlier for that.
-            meter.end(at, cost);
-        }
-        alone.last = at;
-        if at < end {
-            alone.by_end += u64::from(cost.requests);
+/// What limits let through of calls before `end`.
+fn through(specs: &[&LimitSpec], calls: &[(Instant, Cost)], end: Instant) -> Through {
+    let arrived: Calls = calls.iter().copied().take_while(|&(at, _)| at < end).collect();
+    let all = arrived.iter().map(|(_, cost)| u64::from(cost.of(Charge::Requests))).sum();
+    let last = calls.last().map_or(Instant::ZERO, |&(at, _)| at);
+    let is_new = |&at: &usize| specs[..at].iter().all(|before| before.charge != specs[at].charge);
+    let bounds = (0..specs.len()).filter(is_new).map(|at| {
+        let charge = specs[at].charge;
+        let specs: Vec<_> = specs.iter().copied().filter(|spec| spec.charge == charge).collect();
+        let pieces = pieces(&specs, charge, calls, end);
+        Through { by_end: most_requests(&arrived, charge, pieces.by_end), last: pieces.last }
+    });
+    bounds.fold(Through { by_end: all, last }, |one, other| Through {
+        by_end: one.by_end.min(other.by_end),
+        last: one.last.max(other.last),
+    })
+}
+
+/// The same of limits that count the same, in what they count.
+fn pieces(specs: &[&LimitSpec], charge: Charge, calls: &[(Instant, Cost)], end: Instant) -> Through {
+    let largest = calls.iter().map(|(_, cost)| cost.of(charge)).max().unwrap_or(0);
+    let mut meters: Vec<_> = specs.iter().map(|spec| Meter::new(&in_pieces(spec, largest))).collect();
+    let mut through = Through { by_end: 0, last: Instant::ZERO };
+    for &(at, cost) in calls {
+        let mut left = cost.of(charge);
+        let mut from = at.max(through.last);
+        while left > 0 {
+            let Room::At(opens) = meter::room(&mut meters, from, Cost::of_charge(charge, 1)) else { return through };
+            if opens > from {
+                from = opens;
+                continue;
+            }
+            let free = meters.iter_mut().map(|meter| meter.free(from)).min().unwrap_or(u64::MAX);
+            let taken = u32::try_from(free).unwrap_or(u32::MAX).clamp(1, left);
+            for meter in &mut meters {
+                meter.start(from, Cost::of_charge(charge, taken));
+                meter.end(from, Cost::of_charge(charge, taken));
+            }
+            through.last = from;
+            through.by_end += if from < end { u64::from(taken) } else { 0 };
+            left -= taken;
         }
     }
-    alone
+    through
+}
+
+/// Spacing is paid for after a start, however much it costs, and a late one catches up: so much may start at once.
+fn in_pieces(spec: &LimitSpec, largest: u32) -> LimitSpec {
+    let kind = match spec.kind {
+        LimitKind::Spaced { interval, .. } => {
+            let early = CATCH_UP.div_ceil(interval.get().max(1)).get();
+            let burst = u32::try_from(u64::from(largest.max(1)) + early).unwrap_or(u32::MAX);
+            LimitKind::Bucket { interval, burst }
+        }
+        kind @ (LimitKind::Window { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. }) => kind,
+    };
+    LimitSpec { kind, ..spec.clone() }
+}
+
+/// The most requests that calls can cost which together cost no more than so many of something else: those first that cost
+/// least of that for each request.
+fn most_requests(calls: &[(Instant, Cost)], charge: Charge, most: u64) -> u64 {
+    let mut costs: Vec<(u64, u64)> =
+        calls.iter().map(|(_, cost)| (cost.of(charge).into(), cost.of(Charge::Requests).into())).collect();
+    costs.sort_by(|one, other| (one.0 * other.1).cmp(&(other.0 * one.1)));
+    let (mut left, mut requests) = (most, 0);
+    for (taken, cost) in costs {
+        if taken > left {
+            // Of the last one no more than the part that fits.
+            return requests + (left * cost).div_ceil(taken);
+        }
+        left -= taken;
+        requests += cost;
+    }
+    requests
 }
 
 /// The bound for each queue alone, and that for all of them under the limits that all rules share.
-fn bounds(run: &Run<'_>) -> (u64, Instant) {
+fn bounds(run: &Run<'_>) -> Through {
     let plan = run.setup.rules.plan();
+    let numbers = OwnNumbers::new(&run.setup.rules);
     // A run that was cut starts nothing at its end; one that ran out may have.
     let cut = run.log.end == Instant::ZERO.saturating_add(run.setup.until);
-    let ready_until = run.log.end.saturating_add(Nanos::new(u64::from(!cut)));
-    let mut order: Vec<u32> = (0..run.log.calls.len() as u32).collect();
+    let end = run.log.end.saturating_add(Nanos::new(u64::from(!cut)));
+    let mut order: Vec<u32> = (0..run.log.calls.len() as u32).filter(|&call| !run.log.left_unserved(call)).collect();
     order.sort_by_key(|&index| run.log.calls[index as usize].at);
-    let withdrawn: Vec<u32> = run.log.withdrawn.iter().map(|&(call, _)| call).collect();
-    order.retain(|index| withdrawn.binary_search(index).is_err());
-    let mut queues: BTreeMap<(u16, u32), Vec<(Instant, Cost)>> = BTreeMap::new();
+    let mut queues: BTreeMap<(u16, u32), Calls> = BTreeMap::new();
     for &index in &order {
         let call = run.log.calls[index as usize];
         queues.entry((run.rule(index), call.key)).or_default().push((call.at, call.cost));
     }
     let key_in_pool = of_pool(&plan, |endpoint| &endpoint.key_limits);
     let (mut sum, mut last) = (0_u64, Instant::ZERO);
-    for ((rule, _), calls) in queues {
-        let rule = &plan.rules[usize::from(rule)];
-        let key = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
-        let specs: Vec<_> = rule.own.iter().chain(key).chain(&key_in_pool).collect();
-        let queue = alone(&specs, calls.into_iter(), ready_until);
+    for ((rule, key), calls) in queues {
+        let shared = plan.rules[usize::from(rule)].key.iter().map(|bound| &plan.key_limits[bound.limit]);
+        let specs: Vec<_> = numbers.of(&plan, rule, key).iter().chain(shared).chain(&key_in_pool).collect();
+        let queue = through(&specs, &calls, end);
         sum += queue.by_end;
         last = last.max(queue.last);
     }
     let pool = of_pool(&plan, |endpoint| &endpoint.limits);
-    let specs: Vec<_> = shared_by_all(run, &plan).into_iter().chain(&pool).collect();
+    let shared = run.shared_by_all(&plan);
+    let specs: Vec<_> = shared.into_iter().map(|limit| &plan.shared_limits[limit]).chain(&pool).collect();
     let calls = order.iter().map(|&index| run.log.calls[index as usize]).map(|call| (call.at, call.cost));
-    let all = alone(&specs, calls, ready_until);
-    (sum.min(all.by_end), last.max(all.last))
-}
-
-fn shared_by_all<'p>(run: &Run<'_>, plan: &'p Plan) -> Vec<&'p LimitSpec> {
-    let rules = || run.setup.traffic.iter().map(|traffic| &plan.rules[usize::from(traffic.rule.0)]);
-    let by_all = |limit: usize| rules().all(|rule| rule.shared.iter().any(|bound| bound.limit == limit));
-    plan.shared_limits.iter().enumerate().filter(|&(limit, _)| by_all(limit)).map(|(_, spec)| spec).collect()
+    let all = through(&specs, &calls.collect::<Calls>(), end);
+    Through { by_end: sum.min(all.by_end), last: last.max(all.last) }
 }
 
 /// Windows that no schedule breaks with all endpoints together: where each has one of the same length, what all of them
@@ -96,18 +154,18 @@ fn of_pool(plan: &Plan, limits: impl Fn(&EndpointPlan) -> &[LimitSpec]) -> Vec<L
     together.collect()
 }
 
-/// What started by the end of the run, of the most that any schedule could have started by then.
+/// What started by the end of the run, of the most that any schedule could have started by then. A call that the server
+/// refuses starts again and counts once.
 pub(super) fn utilisation(run: &Run<'_>) -> Option<Value> {
-    let (most, _) = bounds(run);
-    let started = run.log.starts.iter().map(|start| u64::from(run.log.calls[start.call as usize].cost.requests)).sum();
+    let most = bounds(run).by_end;
+    let started = run.first_starts(None).map(|start| u64::from(run.log.calls[start.call as usize].cost.requests)).sum();
     (most > 0).then(|| Value::ratio(started, most))
 }
 
-/// The earliest last start of any schedule, by that of this one. Nothing if not everything started.
+/// The earliest instant by which any schedule has started every call once, by the last start of this one. Nothing if not
+/// everything started.
 pub(super) fn makespan(run: &Run<'_>) -> Option<Value> {
     let last = run.log.starts.last()?.at;
-    let done = run.log.first.iter().filter(|&&at| at != Instant::NEVER).count() + run.log.withdrawn.len();
-    let (_, earliest) = bounds(run);
     let nanos = |at: Instant| at.as_nanos();
-    (done == run.log.calls.len()).then(|| Value::ratio(nanos(earliest), nanos(last)))
+    run.log.all_started().then(|| Value::ratio(nanos(bounds(run).last), nanos(last)))
 }

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Run;
 use crate::engine::{Charge, EndpointPlan, Instant, LimitKind, LimitSpec, Nanos, Plan};
 use crate::sim::measure::{Value, WHOLE};
+use crate::sim::own::OwnNumbers;
+use crate::sim::world::Start;
 
 /// Billionths of a request.
 type Work = u128;
@@ -16,6 +18,8 @@ const REQUEST: Work = 1_000_000_000;
 #[derive(Debug)]
 struct Class {
     weight: u128,
+    /// Limits that they share with some others, by position in [`Fluid::groups`].
+    groups: Vec<usize>,
     /// Billionths of a request in a second; `None`: any.
     most: Option<u128>,
     /// What each queue of the class would have had if it had always had work.
@@ -31,6 +35,8 @@ struct Fluid {
     drained_at: Vec<Work>,
     arrived: Vec<Work>,
     rate: u128,
+    /// The rates of limits that some share and not all, the narrowest first.
+    groups: Vec<u128>,
     now: Instant,
     rates: Vec<u128>,
 }
@@ -59,27 +65,45 @@ fn slower(one: Option<u128>, other: Option<u128>) -> Option<u128> {
     [one, other].into_iter().flatten().min()
 }
 
+/// The limits that some rules share and not all, and their rates, those of the fewest rules first.
+fn groups(plan: &Plan, by_all: &[usize]) -> (Vec<usize>, Vec<u128>) {
+    let shared_by =
+        |limit: usize| plan.rules.iter().filter(|rule| rule.shared.iter().any(|of| of.limit == limit)).count();
+    let of_some = (0..plan.shared_limits.len()).filter(|limit| !by_all.contains(limit));
+    let rates = of_some.filter_map(|limit| {
+        let rate = rate(std::iter::once(&plan.shared_limits[limit]), plan.fair_by)?;
+        Some((shared_by(limit), limit, rate))
+    });
+    let mut rates: Vec<_> = rates.collect();
+    rates.sort_unstable();
+    rates.into_iter().map(|(_, limit, rate)| (limit, rate)).unzip()
+}
+
 impl Fluid {
     /// `None`: nothing limits all together, so there are no shares.
     fn new(run: &Run<'_>) -> Option<Self> {
         let plan = run.setup.rules.plan();
-        let shared = |rule: u16| {
-            let bound = plan.rules[usize::from(rule)].shared.iter();
-            bound.map(|bound| &plan.shared_limits[bound.limit]).collect::<Vec<_>>()
-        };
-        let all = rate(run.setup.traffic.iter().flat_map(|traffic| shared(traffic.rule.0)), plan.fair_by);
+        let numbers = OwnNumbers::new(&run.setup.rules);
+        let by_all = run.shared_by_all(&plan);
+        let all = rate(by_all.iter().map(|&limit| &plan.shared_limits[limit]), plan.fair_by);
         let all = slower(all, rate_of_pool(&plan, |endpoint| &endpoint.limits))?;
+        let (limits, groups) = groups(&plan, &by_all);
+        let groups_of = |rule: u16| -> Vec<usize> {
+            let shared = &plan.rules[usize::from(rule)].shared;
+            (0..limits.len()).filter(|&at| shared.iter().any(|bound| bound.limit == limits[at])).collect()
+        };
         let key_in_pool = rate_of_pool(&plan, |endpoint| &endpoint.key_limits);
-        let mut known: BTreeMap<(u128, Option<u128>), usize> = BTreeMap::new();
+        let mut known: BTreeMap<(u128, Option<u128>, Vec<usize>), usize> = BTreeMap::new();
         let mut classes = Vec::new();
         let queues = &run.ready().queues;
-        let of_queue = queues.iter().map(|&(rule, _)| {
-            let rule = &plan.rules[usize::from(rule)];
-            let key = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
+        let of_queue = queues.iter().map(|&(id, key)| {
+            let rule = &plan.rules[usize::from(id)];
+            let shared = rule.key.iter().map(|bound| &plan.key_limits[bound.limit]);
             let weight = u128::from(rule.weight);
-            let most = slower(rate(rule.own.iter().chain(key), plan.fair_by), key_in_pool);
-            *known.entry((weight, most)).or_insert_with(|| {
-                classes.push(Class { weight, most, service: 0, active: BTreeSet::new() });
+            let most = rate(numbers.of(&plan, id, key).iter().chain(shared), plan.fair_by);
+            let (most, groups) = (slower(most, key_in_pool), groups_of(id));
+            *known.entry((weight, most, groups.clone())).or_insert_with(|| {
+                classes.push(Class { weight, groups, most, service: 0, active: BTreeSet::new() });
                 classes.len() - 1
             })
         });
@@ -91,6 +115,7 @@ impl Fluid {
             of_queue,
             classes,
             rate: all,
+            groups,
             now: Instant::ZERO,
         })
     }
@@ -115,23 +140,38 @@ impl Fluid {
         self.arrived[index].saturating_sub(left)
     }
 
-    /// Shares the rate out: whoever is limited to less than his share leaves the rest to the others.
+    /// Shares the rate out. Who shares a narrower limit with some gets no more than his part of that.
     fn share(&mut self) {
-        let mut open: Vec<usize> = (0..self.classes.len()).filter(|&at| !self.classes[at].active.is_empty()).collect();
-        let classes = &self.classes;
-        open.sort_by_key(|&at| (classes[at].most.is_none(), classes[at].most.unwrap_or(0) / classes[at].weight));
-        let mut rest = self.rate;
-        let mut weights: u128 = open.iter().map(|&at| classes[at].weight * classes[at].active.len() as u128).sum();
-        self.rates.fill(0);
-        for at in open {
-            let class = &self.classes[at];
-            let queues = class.active.len() as u128;
-            let fair = rest * class.weight / weights.max(1);
-            let rate = class.most.map_or(fair, |most| most.min(fair));
-            self.rates[at] = rate;
-            rest = rest.saturating_sub(rate * queues);
-            weights -= class.weight * queues;
+        let mut most: Vec<Option<u128>> = self.classes.iter().map(|class| class.most).collect();
+        for (group, &rate) in self.groups.iter().enumerate() {
+            for (at, part) in self.parts(rate, |class| class.groups.contains(&group), &most) {
+                most[at] = Some(part);
+            }
         }
+        self.rates.fill(0);
+        for (at, part) in self.parts(self.rate, |_| true, &most) {
+            self.rates[at] = part;
+        }
+    }
+
+    /// What each queue of some classes gets of a rate: whoever is limited to less than his share leaves the rest to the
+    /// others.
+    fn parts(&self, rate: u128, of: impl Fn(&Class) -> bool, most: &[Option<u128>]) -> Vec<(usize, u128)> {
+        let classes = &self.classes;
+        let is_open = |at: &usize| !classes[*at].active.is_empty() && of(&classes[*at]);
+        let mut open: Vec<usize> = (0..classes.len()).filter(is_open).collect();
+        open.sort_by_key(|&at| (most[at].is_none(), most[at].unwrap_or(0) / classes[at].weight));
+        let mut rest = rate;
+        let mut weights: u128 = open.iter().map(|&at| classes[at].weight * classes[at].active.len() as u128).sum();
+        let parts = open.into_iter().map(|at| {
+            let (class, queues) = (&classes[at], classes[at].active.len() as u128);
+            let fair = rest * class.weight / weights.max(1);
+            let part = most[at].map_or(fair, |most| most.min(fair));
+            rest = rest.saturating_sub(part * queues);
+            weights -= class.weight * queues;
+            (at, part)
+        });
+        parts.collect()
     }
 
     fn advance(&mut self, to: Instant) {
@@ -167,15 +207,14 @@ impl Fluid {
     }
 }
 
-/// What happens, in order: arrivals before starts of the same instant.
+/// What happens, in order: arrivals before starts of the same instant. A call that the server refuses is served once.
 fn events(run: &Run<'_>) -> Vec<(Instant, Option<u32>, u32)> {
     let arrivals = (0..).zip(&run.log.calls).map(|(index, call)| (call.at, None, index));
-    let starts = (0..).zip(&run.log.starts).map(|(index, start)| (start.at, Some(index), start.call));
-    let withdrawn: Vec<u32> = run.log.withdrawn.iter().map(|&(call, _)| call).collect();
-    let mut events: Vec<_> = arrivals
-        .chain(starts)
-        .filter(|(_, start, call)| start.is_some() || withdrawn.binary_search(call).is_err())
-        .collect();
+    let is_first = |start: &Start| run.log.first[start.call as usize] == start.at;
+    let starts = (0..).zip(run.log.starts.iter().filter(|start| is_first(start)));
+    let starts = starts.map(|(index, start)| (start.at, Some(index), start.call));
+    let is_meant = |(_, _, call): &(Instant, Option<u32>, u32)| !run.log.left_unserved(*call);
+    let mut events: Vec<_> = arrivals.chain(starts).filter(is_meant).collect();
     events.sort_unstable();
     events
 }
@@ -235,8 +274,7 @@ pub(super) fn max_min_distance(run: &Run<'_>) -> Option<Value> {
 /// When the fluid schedule is through, by the last start of this one. Nothing if not everything started.
 pub(super) fn makespan(run: &Run<'_>) -> Option<Value> {
     let last = run.log.starts.last()?.at;
-    let all = run.log.first.iter().filter(|&&at| at != Instant::NEVER).count() + run.log.withdrawn.len();
-    if all < run.log.calls.len() {
+    if !run.log.all_started() {
         return None;
     }
     let mut fluid = Fluid::new(run)?;

@@ -102,7 +102,7 @@ pub(super) fn idle_while_ready(run: &Run<'_>) -> Option<Value> {
     let mut worst = None;
     for rule in (0..plan.rules.len()).filter(|&rule| plan.rules[rule].lane == 0) {
         let mut active = Active::new(run, plan.rules.len(), usize::from);
-        let mut limiters = Limiters::new(run.setup.rules.plan());
+        let mut limiters = Limiters::new(&run.setup.rules);
         let (mut idle, mut ends) = (Nanos::ZERO, 0);
         let mut before = Instant::ZERO;
         let mut was_ready = false;

@@ -3,7 +3,7 @@
 mod bounds;
 mod fluid;
 mod lanes;
-mod overshoot;
+pub(crate) mod overshoot;
 mod ready;
 mod shares;
 mod waits;
@@ -11,10 +11,10 @@ mod waits;
 use std::cell::OnceCell;
 
 use self::ready::Ready;
-use super::measure::{Value, WHOLE};
+use super::measure::{Aim, Value, WHOLE};
 use super::setup::Setup;
 use super::world::{Log, Start};
-use crate::engine::{Charge, EndpointId, Instant, Nanos};
+use crate::engine::{Charge, EndpointId, Instant, Nanos, Plan};
 
 /// A metric with everything that it needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub(crate) enum Metric {
     Inversions,
     IdleWhileReady,
     OrderInversions,
+    TurnedAway { of: Of },
     Refusals { on: On },
     RefusalsPerSuccess,
 }
@@ -120,6 +121,7 @@ impl Metric {
             | Self::AtOnce { .. }
             | Self::Inversions
             | Self::OrderInversions
+            | Self::TurnedAway { .. }
             | Self::Refusals { .. } => Value::Count(0),
             Self::Share { .. } | Self::MaxMinDistance => Value::Share(0),
             Self::Jain(_)
@@ -139,6 +141,7 @@ impl Metric {
             | Self::Finished { .. }
             | Self::Inversions
             | Self::OrderInversions
+            | Self::TurnedAway { .. }
             | Self::Refusals { .. } => Combine::Sum,
             Self::Wait { stat: Stat::Mean, .. }
             | Self::InducedWait { stat: Stat::Mean, .. }
@@ -167,18 +170,54 @@ impl Metric {
         }
     }
 
+    /// Which numbers are better.
+    pub(crate) const fn aim(&self) -> Aim {
+        match self {
+            Self::Started { .. }
+            | Self::Finished { .. }
+            | Self::Jain(_)
+            | Self::LeastServed(_)
+            | Self::Utilisation
+            | Self::Makespan
+            | Self::FairMakespan => Aim::Most,
+            Self::Share { .. } => Aim::Exactly,
+            Self::LastStart { .. }
+            | Self::FirstService { .. }
+            | Self::AtOnce { .. }
+            | Self::Wait { .. }
+            | Self::InducedWait { .. }
+            | Self::InversionTime { .. }
+            | Self::Gap { .. }
+            | Self::RoundOverrun { .. }
+            | Self::KeyBypass { .. }
+            | Self::MostServed(_)
+            | Self::PairGap { .. }
+            | Self::Lag
+            | Self::Lead
+            | Self::MaxMinDistance
+            | Self::Overshoot { .. }
+            | Self::Bypass { .. }
+            | Self::Inversions
+            | Self::IdleWhileReady
+            | Self::OrderInversions
+            | Self::TurnedAway { .. }
+            | Self::Refusals { .. }
+            | Self::RefusalsPerSuccess => Aim::Least,
+        }
+    }
+
     /// What theory allows at best, where that does not depend on the scenario.
     pub(crate) const fn best(&self) -> Option<Value> {
         match self {
-            Self::Overshoot { .. } | Self::OrderInversions | Self::Refusals { .. } | Self::RoundOverrun { .. } => {
-                Some(Value::Count(0))
-            }
+            Self::Overshoot { .. }
+            | Self::OrderInversions
+            | Self::TurnedAway { .. }
+            | Self::Refusals { .. }
+            | Self::RoundOverrun { .. } => Some(Value::Count(0)),
             Self::IdleWhileReady => Some(Value::Time(Nanos::ZERO)),
             Self::RefusalsPerSuccess => Some(Value::Ratio(0)),
             Self::MaxMinDistance => Some(Value::Share(0)),
-            Self::Jain(_) | Self::PairGap { .. } | Self::Utilisation | Self::Makespan | Self::FairMakespan => {
-                Some(Value::Ratio(WHOLE))
-            }
+            Self::Jain(_) | Self::Utilisation | Self::Makespan => Some(Value::Ratio(WHOLE)),
             Self::Started { .. }
             | Self::Finished { .. }
             | Self::FirstService { .. }
@@ -191,6 +230,8 @@ impl Metric {
             | Self::KeyBypass { .. }
             | Self::LeastServed(_)
             | Self::MostServed(_)
+            | Self::PairGap { .. }
+            | Self::FairMakespan
             | Self::Lag
             | Self::Lead
             | Self::AtOnce { .. }
@@ -237,6 +278,7 @@ impl Metric {
             Self::Inversions => Some(lanes::inversions(run)),
             Self::IdleWhileReady => lanes::idle_while_ready(run),
             Self::OrderInversions => Some(waits::order_inversions(run)),
+            Self::TurnedAway { of } => Some(waits::turned_away(run, of)),
             Self::Refusals { on } => {
                 let refused = |start: &&Start| start.again.is_some() && start.is_on(on);
                 Some(Value::Count(run.log.starts.iter().filter(refused).count() as u64))
@@ -267,6 +309,13 @@ impl<'r> Run<'r> {
 
     fn ready(&self) -> &Ready {
         self.ready.get_or_init(|| Ready::new(self.setup, self.log))
+    }
+
+    /// The limits over all keys that bind every rule which is called, by position in the plan.
+    fn shared_by_all(&self, plan: &Plan) -> Vec<usize> {
+        let rules = || self.setup.traffic.iter().map(|traffic| &plan.rules[usize::from(traffic.rule.0)]);
+        let by_all = |limit: &usize| rules().all(|rule| rule.shared.iter().any(|bound| bound.limit == *limit));
+        (0..plan.shared_limits.len()).filter(by_all).collect()
     }
 
     fn traffic(&self, start: &Start) -> u16 {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{Anchor, Instant, LimitKind, LimitSpec, Scope};
 use crate::sim::meter::Room;
+use crate::sim::own::OwnNumbers;
 use crate::sim::policy::Limiters;
 use crate::sim::setup::Setup;
-use crate::sim::world::Log;
+use crate::sim::world::{Log, Why};
 
 /// Queues are those of one rule and one key, numbered in order of their first call.
 #[derive(Debug)]
@@ -15,8 +16,8 @@ pub(super) struct Ready {
     pub(super) queue: Vec<u32>,
     /// Rule and key of each queue.
     pub(super) queues: Vec<(u16, u32)>,
-    /// For each start, since when its queue could have started something: it had a call in line, and the limits that are
-    /// its own or its key's had room.
+    /// For each start, since when its queue could have started something: it had a call in line, the limits that are its
+    /// own or its key's had room, and if it is `ordered` nothing of it ran.
     pub(super) since: Vec<Instant>,
     /// Queues that could have started something and did not until they were empty, or until the end.
     pub(super) never: Vec<Idle>,
@@ -26,6 +27,8 @@ pub(super) struct Ready {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     pub(super) queue: u32,
+    /// The first of its line.
+    pub(super) call: u32,
     pub(super) from: Instant,
     pub(super) until: Instant,
 }
@@ -42,12 +45,14 @@ struct Finder<'s> {
     holds_endpoint: Vec<bool>,
     /// When an attempt of a key last ended, where limits count until then.
     ended: Option<BTreeMap<u32, Instant>>,
+    /// Of each queue that is `ordered`: how many attempts run, and when the last one ended.
+    running: BTreeMap<u32, (u32, Instant)>,
     ready: Ready,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Withdrawn(u32),
+    Left(u32),
     Answered(u32),
     Started(u32),
 }
@@ -66,15 +71,19 @@ impl Ready {
         });
         let queue: Vec<u32> = queue.collect();
         let counts_ends = |spec: &LimitSpec| matches!(spec.kind, LimitKind::Window { anchor: Anchor::End, .. });
-        let counts_ends = plan.key_limits.iter().chain(plan.rules.iter().flat_map(|rule| &rule.own)).any(counts_ends);
+        let numbers = OwnNumbers::new(&setup.rules);
+        let own = plan.rules.iter().flat_map(|rule| &rule.own).chain(numbers.iter().flat_map(|(.., specs)| &**specs));
+        let counts_ends = plan.key_limits.iter().chain(own).any(counts_ends);
+        let is_ordered = |queue: &u32| plan.rules[usize::from(queues[*queue as usize].0)].ordered;
         let mut finder = Finder {
             log,
             holds_endpoint: plan.rules.iter().map(|rule| rule.retry.hold == Scope::Endpoint).collect(),
-            limiters: Limiters::new(plan),
+            limiters: Limiters::new(&setup.rules),
             lines: vec![BTreeSet::new(); queues.len()],
             last: vec![Instant::ZERO; queues.len()],
             held: BTreeMap::new(),
             ended: counts_ends.then(BTreeMap::new),
+            running: (0..queues.len() as u32).filter(is_ordered).map(|queue| (queue, (0, Instant::ZERO))).collect(),
             ready: Self { queue, queues, since: Vec::with_capacity(log.starts.len()), never: Vec::new() },
         };
         for (index, call) in (0..).zip(&log.calls) {
@@ -91,16 +100,16 @@ impl Ready {
 
 impl Finder<'_> {
     fn go(&mut self) {
-        let withdrawn = (0..).zip(&self.log.withdrawn).map(|(index, &(_, at))| (at, Event::Withdrawn(index)));
+        let left = (0..).zip(&self.log.left).map(|(index, left)| (left.at, Event::Left(index)));
         let answered = (0..).zip(&self.log.starts).filter(|(_, start)| start.answered != Instant::NEVER);
         let answered = answered.map(|(index, start)| (start.answered, Event::Answered(index)));
         let started = (0..).zip(&self.log.starts).map(|(index, start)| (start.at, Event::Started(index)));
-        let mut events: Vec<_> = withdrawn.chain(answered).chain(started).collect();
+        let mut events: Vec<_> = left.chain(answered).chain(started).collect();
         // What is answered in the instant in which it started is so after its start.
         events.sort_by_key(|&(at, event)| (at, self.rank(at, event), event));
         for (at, event) in events {
             match event {
-                Event::Withdrawn(index) => self.withdrawn(at, self.log.withdrawn[index as usize].0),
+                Event::Left(index) => self.left(at, self.log.left[index as usize].call),
                 Event::Answered(start) => self.answered(at, start),
                 Event::Started(start) => self.started(at, start),
             }
@@ -112,21 +121,29 @@ impl Finder<'_> {
 
     fn rank(&self, at: Instant, event: Event) -> u32 {
         match event {
-            Event::Withdrawn(_) => 0,
+            Event::Left(index) => match self.log.left[index as usize].why {
+                Why::Withdrawn => 0,
+                Why::TurnedAway | Why::TimedOut => u32::MAX,
+            },
             Event::Answered(start) if self.log.starts[start as usize].at < at => 0,
             Event::Answered(start) | Event::Started(start) => start + 1,
         }
     }
 
-    /// The first instant at which a queue could have started something, if nothing of its key starts before `now`.
+    /// Since when a queue could have started something, if nothing of its key starts before `now`.
     fn since(&mut self, queue: u32, now: Instant) -> Option<Instant> {
         let (rule, key) = self.ready.queues[queue as usize];
         let &(available, call) = self.lines[queue as usize].first()?;
         let held = self.held.get(&key).copied().unwrap_or(Instant::ZERO);
         let ended = self.ended.as_ref().and_then(|ended| ended.get(&key)).copied().unwrap_or(Instant::ZERO);
-        let from = available.max(self.last[queue as usize]).max(held).max(ended);
+        let freed = match self.running.get(&queue) {
+            Some((0, freed)) => *freed,
+            Some(_) => return None,
+            None => Instant::ZERO,
+        };
+        let from = available.max(self.last[queue as usize]).max(held).max(ended).max(freed);
         let cost = self.log.calls[call as usize].cost;
-        Some(match self.limiters.key_room(from, rule, key, cost) {
+        Some(match self.limiters.key_room_since(from, rule, key, cost) {
             Room::At(at) => at.min(now),
             Room::AtAnEnd => now,
         })
@@ -139,6 +156,9 @@ impl Finder<'_> {
         self.ready.since.push(since);
         self.lines[queue as usize].remove(&(self.log.calls[call as usize].at, call));
         self.last[queue as usize] = at;
+        if let Some((running, _)) = self.running.get_mut(&queue) {
+            *running += 1;
+        }
         let (rule, key) = self.ready.queues[queue as usize];
         self.limiters.start(at, rule, key, self.log.calls[call as usize].cost);
     }
@@ -152,6 +172,9 @@ impl Finder<'_> {
         if let Some(ended) = &mut self.ended {
             ended.insert(key, at);
         }
+        if let Some((running, freed)) = self.running.get_mut(&queue) {
+            (*running, *freed) = (running.saturating_sub(1), at);
+        }
         if let Some(again) = start.again {
             if start.endpoint.is_none() || !self.holds_endpoint[usize::from(rule)] {
                 let held = self.held.entry(key).or_insert(again);
@@ -162,10 +185,14 @@ impl Finder<'_> {
         }
     }
 
-    fn withdrawn(&mut self, at: Instant, call: u32) {
+    /// Whoever leaves from the line; attempts that are given up are not in it.
+    fn left(&mut self, at: Instant, call: u32) {
         let queue = self.ready.queue_of(call);
         let arrived = self.log.calls[call as usize].at;
         let line = &self.lines[queue as usize];
+        if !line.contains(&(arrived, call)) {
+            return;
+        }
         let in_line = line.iter().take_while(|(available, _)| *available <= at).take(2).count();
         if in_line == 1 {
             self.close(queue, at);
@@ -174,10 +201,11 @@ impl Finder<'_> {
     }
 
     fn close(&mut self, queue: u32, until: Instant) {
-        if let Some(from) = self.since(queue, until)
+        let first = self.lines[queue as usize].first().map(|&(_, call)| call);
+        if let (Some(from), Some(call)) = (self.since(queue, until), first)
             && from < until
         {
-            self.ready.never.push(Idle { queue, from, until });
+            self.ready.never.push(Idle { queue, call, from, until });
         }
     }
 }

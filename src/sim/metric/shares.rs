@@ -1,6 +1,6 @@
 //! Fairness between keys: who gets how much while several want something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Length, Of, Run, Window};
 use crate::engine::Instant;
@@ -13,9 +13,8 @@ fn got(run: &Run<'_>, window: Window) -> Vec<(u64, u64)> {
     // What each queue has in line when the window begins.
     let mut line: BTreeMap<(u16, u32), u64> = BTreeMap::new();
     let meant = |traffic: u16| window.of.is_none_or(|of| traffic == of);
-    let withdrawn: Vec<u32> = log.withdrawn.iter().map(|&(call, _)| call).collect();
     for (index, call) in (0_u32..).zip(&log.calls) {
-        let waits = call.at <= from && log.first[index as usize] >= from && withdrawn.binary_search(&index).is_err();
+        let waits = call.at <= from && log.first[index as usize] >= from && !log.left_unserved(index);
         if waits && meant(call.traffic) {
             *line.entry((run.rule(index), call.key)).or_default() += u64::from(run.turn(index));
         }
@@ -59,12 +58,12 @@ const PAIRED: usize = 64;
 pub(super) fn pair_gap(run: &Run<'_>, of: Of) -> Option<Value> {
     let ready = run.ready();
     let plan = run.setup.rules.plan();
-    // The first queues that ever started something.
+    // The first queues that ever wanted something, whether or not they got it.
     let mut seats: BTreeMap<u32, usize> = BTreeMap::new();
-    for start in run.starts_of(of) {
+    for (call, &queue) in run.log.calls.iter().zip(&ready.queue) {
         let next = seats.len();
-        if next < PAIRED {
-            seats.entry(ready.queue_of(start.call)).or_insert(next);
+        if next < PAIRED && of.is_none_or(|of| call.traffic == of) {
+            seats.entry(queue).or_insert(next);
         }
     }
     let weights: Vec<i64> = seats_in_order(&seats)
@@ -130,37 +129,63 @@ impl Pair {
     }
 }
 
-/// The most starts by which a key's turn came later than one round after its last: a round is as many starts as queues
-/// had something in line after that.
+/// Whose turn is to come: after how many starts it began to wait, and after how many more it is due.
+type Turn = (u64, u64);
+
+/// The most starts by which a queue's turn came later than one round: a round is as many starts as there was weight of
+/// others in line when the queue had its last turn, or when it joined. Whoever waits for one at the end has it after the
+/// last start.
 pub(super) fn round_overrun(run: &Run<'_>, of: Of) -> Option<Value> {
     let log = run.log;
-    let mut arrivals: Vec<u32> = (0..log.calls.len() as u32).collect();
-    arrivals.sort_by_key(|&index| log.calls[index as usize].at);
-    let mut in_line: BTreeMap<(u16, u32), u32> = BTreeMap::new();
-    let mut last: BTreeMap<(u16, u32), (u64, u64)> = BTreeMap::new();
-    let (mut arrived, mut most) = (0, None);
+    let plan = run.setup.rules.plan();
+    let queue = |call: u32| (run.rule(call), log.calls[call as usize].key);
+    let weight = |(rule, _): (u16, u32)| u64::from(plan.rules[usize::from(rule)].weight);
+    let meant = log.calls.iter().zip(0..).filter(|(call, _)| of.is_none_or(|of| call.traffic == of));
+    let meant: BTreeSet<_> = meant.map(|(_, call)| queue(call)).collect();
+    // In an instant all join before anybody starts.
+    let joins = (0..).zip(&log.calls).map(|(call, joined)| (joined.at, 0, call));
+    let leaves = log.left.iter().filter(|left| log.left_unserved(left.call)).map(|left| (left.at, 1, left.call));
     let first_starts = log.starts.iter().filter(|start| log.first[start.call as usize] == start.at);
-    for (position, start) in (0_u64..).zip(first_starts) {
-        while let Some(&index) = arrivals.get(arrived)
-            && log.calls[index as usize].at <= start.at
-        {
-            *in_line.entry((run.rule(index), log.calls[index as usize].key)).or_default() += 1;
-            arrived += 1;
-        }
-        let queue = (run.rule(start.call), log.calls[start.call as usize].key);
-        // Its own place in the next round included, whether or not it has more.
-        let round = in_line.len() as u64;
-        if let Some(waiting) = in_line.get_mut(&queue) {
-            *waiting -= 1;
-            if *waiting == 0 {
-                in_line.remove(&queue);
+    let starts = (2_u32..).zip(first_starts).map(|(order, start)| (start.at, order, start.call));
+    let mut events: Vec<_> = joins.chain(leaves).chain(starts).collect();
+    events.sort_unstable();
+    let mut in_line: BTreeMap<(u16, u32), u32> = BTreeMap::new();
+    let mut turns: BTreeMap<(u16, u32), Turn> = BTreeMap::new();
+    let (mut all, mut started, mut most) = (0, 0, None);
+    let overrun = |(since, due): Turn, started: u64| (started - since).saturating_sub(due);
+    for at_once in events.chunk_by(|one, other| one.0 == other.0) {
+        let joined = at_once.partition_point(|&(_, order, _)| order == 0);
+        let mut new = Vec::new();
+        for &(.., call) in &at_once[..joined] {
+            let waiting = in_line.entry(queue(call)).or_default();
+            *waiting += 1;
+            if *waiting == 1 {
+                all += weight(queue(call));
+                new.push(queue(call));
             }
         }
-        if of.is_none_or(|of| run.traffic(start) == of)
-            && let Some((before, round)) = last.insert(queue, (position, round))
-        {
-            most = most.max(Some((position - before).saturating_sub(round)));
+        turns.extend(new.into_iter().filter(|queue| meant.contains(queue)).map(|of| (of, (started, all - weight(of)))));
+        for &(_, order, call) in &at_once[joined..] {
+            let (queue, is_start) = (queue(call), order > 1);
+            let others = all - weight(queue);
+            let Some(waiting) = in_line.get_mut(&queue) else { continue };
+            *waiting -= 1;
+            let waits_on = *waiting > 0;
+            if !waits_on {
+                in_line.remove(&queue);
+                all = others;
+            }
+            if is_start || !waits_on {
+                let turn = turns.remove(&queue);
+                if is_start {
+                    most = most.max(turn.map(|turn| overrun(turn, started)));
+                    started += 1;
+                    if waits_on && meant.contains(&queue) {
+                        turns.insert(queue, (started, others));
+                    }
+                }
+            }
         }
     }
-    most.map(Value::Count)
+    most.max(turns.into_values().map(|turn| overrun(turn, started)).max()).map(Value::Count)
 }

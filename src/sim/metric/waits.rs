@@ -5,30 +5,36 @@ use std::collections::BTreeMap;
 use super::{Of, Run, Stat};
 use crate::engine::{Instant, Nanos};
 use crate::sim::measure::Value;
+use crate::sim::world::Why;
 
-/// From its arrival to its first start. A call that never started has waited until the end of the run, one that was
-/// withdrawn is not asked.
+/// From its arrival to its first start. A call that never started has waited until the end of the run, or until its time
+/// in line was over. Who was withdrawn is not asked, nor who was turned away at once.
 pub(super) fn wait(run: &Run<'_>, of: Of, stat: Stat) -> Option<Value> {
     let log = run.log;
-    let withdrawn: Vec<u32> = log.withdrawn.iter().map(|&(call, _)| call).collect();
-    let waits = log
-        .calls
-        .iter()
-        .zip(&log.first)
-        .enumerate()
-        .filter(|(index, (call, _))| {
-            of.is_none_or(|of| call.traffic == of) && withdrawn.binary_search(&(*index as u32)).is_err()
-        })
-        .map(|(_, (call, &first))| (call.key, first.min(log.end).since(call.at)));
+    let calls = (0..).zip(&log.calls).filter(|(_, call)| of.is_none_or(|of| call.traffic == of));
+    let waits = calls.filter_map(|(index, call)| {
+        let first = log.first[index as usize];
+        let until = match log.left(index) {
+            Some(left) if first == Instant::NEVER => match left.why {
+                Why::TurnedAway if left.at > call.at => left.at,
+                Why::TurnedAway | Why::TimedOut | Why::Withdrawn => return None,
+            },
+            Some(_) | None => first.min(log.end),
+        };
+        Some((call.key, until.since(call.at)))
+    });
     summary(waits, stat)
 }
 
-/// What of it the scheduler is to blame for: from the instant at which the limits of the key itself let it start.
+/// What of it the scheduler is to blame for: from the instant at which the limits of the key itself let it start. The first
+/// of a line that could have started and never did has waited until the end, or until it left.
 pub(super) fn induced(run: &Run<'_>, of: Of, stat: Stat) -> Option<Value> {
     let ready = run.ready();
-    let waits = run.log.starts.iter().zip(&ready.since);
-    let waits = waits.filter(|(start, _)| of.is_none_or(|of| run.traffic(start) == of));
-    summary(waits.map(|(start, &since)| (run.log.calls[start.call as usize].key, start.at.since(since))), stat)
+    let started = run.log.starts.iter().zip(&ready.since).map(|(start, &since)| (start.call, start.at.since(since)));
+    let never = ready.never.iter().map(|idle| (idle.call, idle.until.since(idle.from)));
+    let waits = started.chain(never).map(|(call, wait)| (run.log.calls[call as usize], wait));
+    let waits = waits.filter(|(call, _)| of.is_none_or(|of| call.traffic == of));
+    summary(waits.map(|(call, wait)| (call.key, wait)), stat)
 }
 
 /// The mean wait, less the mean wait of the same calls without those of lower lanes.
@@ -54,13 +60,52 @@ pub(super) fn first_service(run: &Run<'_>, of: Of) -> Option<Value> {
     waits.max().map(Value::Time)
 }
 
-/// The longest time between two starts of a key.
+/// What changes for the line of a key, in the order in which it does so within an instant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Joins,
+    Starts,
+    /// Refused by the server, it joins again.
+    Returns,
+    Leaves,
+}
+
+/// The longest time in which a key had something in line and started nothing: between two starts, before the first, and
+/// after the last.
 pub(super) fn gap(run: &Run<'_>, of: Of) -> Option<Value> {
-    let mut last: BTreeMap<u32, Instant> = BTreeMap::new();
+    let log = run.log;
+    let is_meant = |call: u32| of.is_none_or(|of| log.calls[call as usize].traffic == of);
+    let key = |call: u32| log.calls[call as usize].key;
+    let joins = (0..).zip(&log.calls).map(|(call, joined)| (call, joined.at, Change::Joins));
+    let starts = log.starts.iter().map(|start| (start.call, start.at, Change::Starts));
+    let refused = log.starts.iter().filter(|start| start.again.is_some());
+    let returns = refused.map(|start| (start.call, start.answered, Change::Returns));
+    let left = log.left.iter().filter(|left| left.why != Why::TimedOut);
+    let leaves = left.map(|left| (left.call, left.at, Change::Leaves));
+    let changes = joins.chain(starts).chain(returns).chain(leaves).filter(|&(call, ..)| is_meant(call));
+    let mut changes: Vec<_> = changes.map(|(call, at, change)| (key(call), at, change)).collect();
+    changes.sort_unstable();
     let mut longest = None;
-    for start in run.starts_of(of) {
-        if let Some(before) = last.insert(run.log.calls[start.call as usize].key, start.at) {
-            longest = longest.max(Some(start.at.since(before)));
+    for of_key in changes.chunk_by(|one, other| one.0 == other.0) {
+        let (mut in_line, mut since) = (0_u64, Instant::ZERO);
+        for &(_, at, change) in of_key {
+            let gap = at.since(since);
+            match change {
+                Change::Joins | Change::Returns => {
+                    since = if in_line == 0 { at } else { since };
+                    in_line += 1;
+                    continue;
+                }
+                Change::Starts => since = at,
+                Change::Leaves => {}
+            }
+            in_line -= 1;
+            if change == Change::Starts || in_line == 0 {
+                longest = longest.max(Some(gap));
+            }
+        }
+        if in_line > 0 {
+            longest = longest.max(Some(log.end.since(since)));
         }
     }
     longest.map(Value::Time)
@@ -78,6 +123,13 @@ pub(super) fn order_inversions(run: &Run<'_>) -> Value {
         *latest = place.max(*latest);
     }
     Value::Count(inversions)
+}
+
+/// Calls whose callers got an error: the balancer refused them or gave them up, or their attempt took too long.
+pub(super) fn turned_away(run: &Run<'_>, of: Of) -> Value {
+    let left = run.log.left.iter().filter(|left| left.why != Why::Withdrawn);
+    let left = left.filter(|left| of.is_none_or(|of| run.log.calls[left.call as usize].traffic == of));
+    Value::Count(left.count() as u64)
 }
 
 fn summary(waits: impl Iterator<Item = (u32, Nanos)>, stat: Stat) -> Option<Value> {

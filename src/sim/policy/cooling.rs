@@ -4,17 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use super::Balancing;
-use crate::engine::{Instant, LimitKind, LimitSpec, Nanos};
+use super::quotas::{Quotas, Shape, Which};
+use crate::engine::{Instant, Nanos};
+use crate::rules::CheckedRule;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
-
-/// A rule as the package knows it: everything is spacing.
-#[derive(Clone, Copy, Debug)]
-struct Spacing {
-    key: Nanos,
-    all: Nanos,
-    priority: u32,
-}
 
 #[derive(Debug)]
 struct Key {
@@ -25,7 +19,9 @@ struct Key {
 }
 
 pub(crate) struct Cooling {
-    rules: Vec<Spacing>,
+    quotas: Quotas,
+    /// Of each rule.
+    priorities: Vec<u32>,
     of_traffic: Vec<usize>,
     /// Key and rule of each call that waits or runs.
     calls: BTreeMap<u32, (u32, usize)>,
@@ -41,26 +37,11 @@ pub(crate) struct Cooling {
     out: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
-/// T/N, cut to whole nanoseconds.
-fn spacing(spec: &LimitSpec) -> Nanos {
-    match spec.kind {
-        LimitKind::Window { count, period, .. } => Nanos::new(period.get() / u64::from(count.max(1))),
-        LimitKind::Spaced { interval, .. } | LimitKind::Bucket { interval, .. } => interval,
-        LimitKind::Calendar { count, .. } => Nanos::from_secs(86_400 / u64::from(count.max(1))),
-    }
-}
-
 impl Cooling {
     pub(crate) fn new(setup: &Setup) -> Self {
-        let plan = setup.rules.plan();
-        let longest = |specs: &mut dyn Iterator<Item = &LimitSpec>| specs.map(spacing).max().unwrap_or(Nanos::ZERO);
-        let rules = plan.rules.iter().map(|rule| Spacing {
-            key: longest(&mut rule.own.iter().chain(rule.key.iter().map(|bound| &plan.key_limits[bound.limit]))),
-            all: longest(&mut rule.shared.iter().map(|bound| &plan.shared_limits[bound.limit])),
-            priority: plan.lanes[rule.lane].priority,
-        });
         Self {
-            rules: rules.collect(),
+            quotas: Quotas::new(&setup.rules),
+            priorities: setup.rules.iter().map(CheckedRule::priority).collect(),
             of_traffic: setup.traffic.iter().map(|traffic| usize::from(traffic.rule.0)).collect(),
             calls: BTreeMap::new(),
             keys: BTreeMap::new(),
@@ -73,13 +54,25 @@ impl Cooling {
         }
     }
 
+    /// How far apart the starts of a key are, and all starts: everything is T/N to the package.
+    fn spacing(&self, rule: usize, key: u32) -> (Nanos, Nanos) {
+        let mut spacing = (Nanos::ZERO, Nanos::ZERO);
+        for (which, Shape { interval, .. }) in self.quotas.of(rule as u16, key) {
+            match which {
+                Which::Own { .. } | Which::Key { .. } => spacing.0 = spacing.0.max(interval),
+                Which::Shared { .. } => spacing.1 = spacing.1.max(interval),
+            }
+        }
+        spacing
+    }
+
     fn join(&mut self, index: u32) {
         let Some(&(key, rule)) = self.calls.get(&index) else { return };
-        let Self { keys, rules, cool, next_number, .. } = self;
+        let Self { keys, priorities, cool, next_number, .. } = self;
         let known = keys.entry(key).or_insert_with(|| {
             let number = *next_number;
             *next_number += 1;
-            cool.insert((rules[rule].priority, number, key));
+            cool.insert((priorities[rule], number, key));
             Key { waiting: VecDeque::new(), rule, number }
         });
         known.waiting.push_back(index);
@@ -94,7 +87,7 @@ impl Cooling {
             if known.waiting.is_empty() {
                 self.keys.remove(&key);
             } else {
-                self.cool.insert((self.rules[known.rule].priority, known.number, key));
+                self.cool.insert((self.priorities[known.rule], known.number, key));
             }
         }
     }
@@ -127,12 +120,13 @@ impl Balancing for Cooling {
             }
             self.cool.remove(&(priority, number, key));
             let Some(known) = self.keys.get_mut(&key) else { continue };
-            let Spacing { key: own, all, .. } = self.rules[known.rule];
+            let rule = known.rule;
             let Some(index) = known.waiting.pop_front() else {
                 self.keys.remove(&key);
                 continue;
             };
             starts.push(index);
+            let (own, all) = self.spacing(rule, key);
             self.cap_cool = now.saturating_add(all);
             self.cooling.insert((now.saturating_add(own), key));
             self.cool_down(now);

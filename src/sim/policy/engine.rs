@@ -8,6 +8,7 @@ use crate::engine::{
     Claim, Decision, EndpointId, Enter, Entry, FailureKind, Instant, KeyId, LimitSpec, Nanos, Plan, Report, RequestId,
     RetryPolicy, RuleId, Scheduler, Scope, Spent, Target, Turned,
 };
+use crate::sim::own::OwnNumbers;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
 
@@ -24,6 +25,7 @@ pub(crate) struct Engine {
     spent: BTreeMap<u32, Spent>,
     /// Calls that started when they came.
     at_once: Vec<u32>,
+    turned_away: Vec<u32>,
     /// Somebody joined the line since the last turn.
     joined: bool,
 }
@@ -47,12 +49,12 @@ pub(crate) fn strict(plan: &Plan) -> Arc<Plan> {
 
 impl Engine {
     pub(crate) fn new(setup: &Setup, plan: Arc<Plan>, keys: u32) -> Self {
-        let own = setup.rules.keys().filter_map(|name| {
-            let key: u32 = name.parse().ok()?;
-            Some((key, setup.rules.own_numbers(name)))
-        });
+        let mut own: BTreeMap<u32, Own> = BTreeMap::new();
+        for (rule, key, specs) in OwnNumbers::new(&setup.rules).iter() {
+            own.entry(key).or_default().push((RuleId(rule), Arc::clone(specs)));
+        }
         Self {
-            own: own.collect(),
+            own,
             rules: setup.traffic.iter().map(|traffic| traffic.rule).collect(),
             among: setup.traffic.iter().map(|traffic| traffic.endpoints.clone()).collect(),
             retry: plan.rules.iter().map(|rule| rule.retry.clone()).collect(),
@@ -61,6 +63,7 @@ impl Engine {
             requests: Vec::new(),
             spent: BTreeMap::new(),
             at_once: Vec::new(),
+            turned_away: Vec::new(),
             joined: false,
         }
     }
@@ -90,8 +93,12 @@ impl Engine {
                     self.scheduler.set_waker(id, index);
                 }
                 Claim::Running => {}
-                // Its time in line is over.
-                Claim::Refused { .. } | Claim::Unknown => self.requests[index as usize] = None,
+                // Its time in line is over, or its place is another one's.
+                Claim::Refused { .. } => {
+                    self.requests[index as usize] = None;
+                    self.turned_away.push(index);
+                }
+                Claim::Unknown => self.requests[index as usize] = None,
             }
         }
         if self.scheduler.take_wakes().is_empty() {
@@ -142,8 +149,10 @@ impl Balancing for Engine {
                     self.keys[call.key as usize] = None;
                     continue;
                 }
-                // It is turned away: a full line, or a cost that never fits.
-                Err(Turned::QueueFull { .. } | Turned::CostTooHigh { .. } | Turned::RuleRemoved | Turned::Closed) => {}
+                // A full line, or a cost that never fits.
+                Err(Turned::QueueFull { .. } | Turned::CostTooHigh { .. } | Turned::RuleRemoved | Turned::Closed) => {
+                    self.turned_away.push(index);
+                }
             }
             break;
         }
@@ -203,8 +212,20 @@ impl Balancing for Engine {
                 }
                 self.requests[index as usize] = None;
                 self.scheduler.finish(now, id);
+                self.turned_away.push(index);
             }
         }
+    }
+
+    fn timed_out(&mut self, now: Instant, index: u32) {
+        if let Some((id, ..)) = self.requests[index as usize].take() {
+            self.scheduler.report(now, id, Report::Failure, index.into());
+            self.scheduler.finish(now, id);
+        }
+    }
+
+    fn turned_away(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.turned_away)
     }
 
     fn withdraw(&mut self, now: Instant, index: u32) {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::ops::Bound;
 
 use super::Balancing;
 use super::limiters::Limiters;
@@ -33,6 +34,8 @@ pub(crate) struct Line {
     queues: BTreeMap<QueueId, BTreeMap<Place, u32>>,
     /// Per rule: queues whose own limits may have room, by the place of their first call.
     ready: Vec<BTreeSet<(Place, u32)>>,
+    /// Per rule: no call of it that ever came costs less.
+    least: Vec<Option<Cost>>,
     /// Queues whose own limits have none before an instant.
     parked: BinaryHeap<Reverse<(Instant, QueueId)>>,
     /// Queues that wait for an attempt to end.
@@ -53,6 +56,13 @@ struct Waiting {
     place: Option<Place>,
 }
 
+/// What a turn found no room for among the calls of a rule.
+#[derive(Clone, Debug, Default)]
+struct Stopped {
+    costs: Vec<Cost>,
+    looked_at: Option<(Place, u32)>,
+}
+
 impl Line {
     pub(crate) fn new(setup: &Setup, order: Order) -> Self {
         let plan = setup.rules.plan();
@@ -65,7 +75,8 @@ impl Line {
             rules: setup.traffic.iter().map(|traffic| traffic.rule.0).collect(),
             handicaps: plan.rules.iter().map(|rule| handicap(rule.lane)).collect(),
             ready: vec![BTreeSet::new(); plan.rules.len()],
-            limiters: Limiters::new(plan),
+            least: vec![None; plan.rules.len()],
+            limiters: Limiters::new(&setup.rules),
             calls: BTreeMap::new(),
             queues: BTreeMap::new(),
             parked: BinaryHeap::new(),
@@ -119,6 +130,14 @@ impl Line {
         }
     }
 
+    /// The first queue of a rule that was not looked at and may have room.
+    fn next_of(&self, rule: usize, stopped: &Stopped) -> Option<(Place, u32)> {
+        let none_costs_less =
+            self.least[rule].is_some_and(|least| stopped.costs.iter().any(|cost| cost.fits_like(least)));
+        let after = stopped.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ready[rule].range((after, Bound::Unbounded)).next().copied().filter(|_| !none_costs_less)
+    }
+
     fn later(&mut self, at: Instant) {
         self.opens = Some(self.opens.map_or(at, |opens| opens.min(at)));
     }
@@ -127,6 +146,8 @@ impl Line {
 impl Balancing for Line {
     fn arrive(&mut self, now: Instant, index: u32, call: &Call, _alone: bool) {
         let rule = self.rules[usize::from(call.traffic)];
+        let least = &mut self.least[usize::from(rule)];
+        *least = Some(least.map_or(call.cost, |least| least.least(call.cost)));
         self.calls.insert(index, Waiting { key: call.key, cost: call.cost, rule, place: None });
         self.join(now, index);
     }
@@ -146,17 +167,20 @@ impl Balancing for Line {
         }
         self.opens = None;
         let head_only = self.order == Order::Arrival { head_only: true };
-        // Shared limits only fill up during a turn: a rule that they stop is stopped until it ends.
-        let mut stopped = vec![false; self.ready.len()];
+        // Shared limits only fill up during a turn: what they have no room for, and what costs more, is not looked at again.
+        let mut stopped = vec![Stopped::default(); self.ready.len()];
         loop {
-            let first = (0..self.ready.len())
-                .filter(|&rule| !stopped[rule])
-                .filter_map(|rule| self.ready[rule].first().map(|&(place, key)| (place, key, rule as u16)))
-                .min();
-            let Some((place, key, rule)) = first else { break };
+            let first =
+                (0..self.ready.len()).filter_map(|rule| Some((self.next_of(rule, &stopped[rule])?, rule as u16)));
+            let Some(((place, key), rule)) = first.min() else { break };
             let id = (rule, key);
             let Some(&index) = self.queues.get(&id).and_then(|queue| queue.get(&place)) else { break };
             let cost = self.calls.get(&index).map_or(Cost::ONE, |call| call.cost);
+            let stopped = &mut stopped[usize::from(rule)];
+            if stopped.costs.iter().any(|too_much| too_much.fits_like(cost)) {
+                stopped.looked_at = Some((place, key));
+                continue;
+            }
             let own = self.limiters.key_room(now, rule, key, cost);
             let shared = self.limiters.shared_room(now, rule, cost);
             if head_only {
@@ -184,7 +208,8 @@ impl Balancing for Line {
                     self.blocked.entry(key).or_default().push(id);
                 }
                 (Room::At(_), shared) => {
-                    stopped[usize::from(rule)] = true;
+                    stopped.looked_at = Some((place, key));
+                    stopped.costs.push(cost);
                     if let Room::At(at) = shared {
                         self.later(at);
                     }

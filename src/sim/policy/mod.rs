@@ -4,6 +4,7 @@ mod cooling;
 mod engine;
 mod limiters;
 mod line;
+mod quotas;
 mod waiters;
 
 pub(crate) use self::limiters::Limiters;
@@ -35,7 +36,7 @@ pub enum Policy {
     Balancer,
     /// One line for all: its first call waits until its limits have room, and everybody behind it.
     Fifo,
-    /// One line for all: the first call in it whose limits have room.
+    /// One line for all: the first call in it whose limits have room, but none before an earlier one of its rule and key.
     Scan,
     /// What the JavaScript package of that name documents: starts of a key are T/N apart, so are all; of the keys that
     /// are cool the one with the highest priority, then the one that came first; a sleep is not interrupted; a refused
@@ -131,6 +132,14 @@ pub(crate) trait Balancing {
     fn ended(&mut self, now: Instant, index: u32);
     /// The server refused a started call and wants to hear of its key after this time again.
     fn refused(&mut self, now: Instant, index: u32, after: Nanos);
+    /// A started call took longer than an attempt may.
+    fn timed_out(&mut self, now: Instant, index: u32) {
+        self.ended(now, index);
+    }
+    /// The calls that it turned away or gave up since it was last asked.
+    fn turned_away(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
     /// The caller of a waiting call left.
     fn withdraw(&mut self, now: Instant, index: u32);
     /// Which endpoint a call that has just started uses, if the policy knows of endpoints.

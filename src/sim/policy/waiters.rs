@@ -5,35 +5,25 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
 
 use super::Balancing;
-use crate::engine::{Charge, Instant, LimitKind, LimitSpec, Nanos, Plan};
+use super::quotas::{Quotas, Shape, Which};
+use crate::engine::{Instant, Nanos};
 use crate::sim::cost::Cost;
 use crate::sim::random::Random;
 use crate::sim::setup::Setup;
 use crate::sim::traffic::Call;
 
-/// Which limiter, in the order in which a call asks them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Which {
-    Own { rule: u16, key: u32, limit: usize },
-    Key { key: u32, limit: usize },
-    Shared { limit: usize },
-}
-
 #[derive(Debug)]
 struct Bucket {
-    charge: Charge,
-    interval: Nanos,
-    burst: u32,
+    shape: Shape,
     /// When it is full again: GCRA's theoretical arrival time.
     full: Instant,
     waiting: Vec<u32>,
 }
 
 pub(crate) struct Waiters {
-    plan: Arc<Plan>,
+    quotas: Quotas,
     rules: Vec<u16>,
     random: Random,
     calls: BTreeMap<u32, Asking>,
@@ -57,7 +47,7 @@ struct Asking {
 impl Waiters {
     pub(crate) fn new(setup: &Setup, seed: u64) -> Self {
         Self {
-            plan: setup.rules.plan(),
+            quotas: Quotas::new(&setup.rules),
             rules: setup.traffic.iter().map(|traffic| traffic.rule.0).collect(),
             random: Random::new(seed ^ 0x6c69_6d69_7465_7273),
             calls: BTreeMap::new(),
@@ -68,27 +58,20 @@ impl Waiters {
         }
     }
 
-    /// The limiter after so many others, of those that count starts.
-    fn nth(&self, asking: Asking) -> Option<(Which, &LimitSpec)> {
-        let Asking { rule, key, past, .. } = asking;
-        let plan = &self.plan.rules[usize::from(rule)];
-        let own = plan.own.iter().enumerate().map(|(limit, spec)| (Which::Own { rule, key, limit }, spec));
-        let of_key = plan.key.iter().map(|bound| bound.limit);
-        let of_key = of_key.map(|limit| (Which::Key { key, limit }, &self.plan.key_limits[limit]));
-        let shared = plan.shared.iter().map(|bound| bound.limit);
-        let shared = shared.map(|limit| (Which::Shared { limit }, &self.plan.shared_limits[limit]));
-        own.chain(of_key).chain(shared).filter(|(_, spec)| Bucket::of(spec).is_some()).nth(past)
+    /// The limiter after so many others. Concurrency caps are none: such limiters do not know them.
+    fn nth(&self, asking: Asking) -> Option<(Which, Shape)> {
+        self.quotas.of(asking.rule, asking.key).nth(asking.past)
     }
 
     /// Lets a call ask as far as it gets.
     fn ask(&mut self, now: Instant, index: u32) {
         while let Some(&asking) = self.calls.get(&index) {
-            let Some((which, spec)) = self.nth(asking) else {
+            let Some((which, shape)) = self.nth(asking) else {
                 self.through.push(index);
                 return;
             };
-            let Some(new) = Bucket::of(spec) else { return };
-            let bucket = self.buckets.entry(which).or_insert(new);
+            let new = || Bucket { shape, full: Instant::ZERO, waiting: Vec::new() };
+            let bucket = self.buckets.entry(which).or_insert_with(new);
             // Whoever comes while others are about to ask again is one of them.
             if bucket.waiting.is_empty() && bucket.take(now, asking.cost) {
                 self.pass(index);
@@ -131,29 +114,17 @@ impl Waiters {
 }
 
 impl Bucket {
-    /// `None`: it is a concurrency cap, which such limiters do not know.
-    fn of(spec: &LimitSpec) -> Option<Self> {
-        let (interval, burst) = match spec.kind {
-            LimitKind::Window { period: Nanos::ZERO, .. } => return None,
-            LimitKind::Window { count, period, .. } => (Nanos::new(period.get() / u64::from(count.max(1))), count),
-            LimitKind::Spaced { interval, .. } => (interval, 1),
-            LimitKind::Bucket { interval, burst } => (interval, burst),
-            LimitKind::Calendar { count, .. } => (Nanos::from_secs(86_400 / u64::from(count.max(1))), count),
-        };
-        Some(Self { charge: spec.charge, interval, burst, full: Instant::ZERO, waiting: Vec::new() })
-    }
-
     fn opens(&self, cost: Cost) -> Instant {
-        let cost = cost.of(self.charge);
-        self.full.saturating_sub(self.interval.saturating_mul(u64::from(self.burst.saturating_sub(cost))))
+        let Shape { charge, interval, burst } = self.shape;
+        self.full.saturating_sub(interval.saturating_mul(u64::from(burst.saturating_sub(cost.of(charge)))))
     }
 
     fn take(&mut self, now: Instant, cost: Cost) -> bool {
-        let taken = cost.of(self.charge);
+        let taken = cost.of(self.shape.charge);
         if taken > 0 && self.opens(cost) > now {
             return false;
         }
-        self.full = self.full.max(now).saturating_add(self.interval.saturating_mul(taken.into()));
+        self.full = self.full.max(now).saturating_add(self.shape.interval.saturating_mul(taken.into()));
         true
     }
 }

@@ -7,19 +7,18 @@ mod show;
 mod trace;
 mod traffic;
 
-use std::fmt::Write;
 use std::path::Path;
 
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 use toml_writer::ToTomlValue as _;
 
-use self::rules::Source;
+use self::rules::{Added, Source};
 use super::policy::Policy;
 use super::scenario::Scenario;
 use super::setup::{Network, Setup, Traffic};
 use crate::engine::Nanos;
-use crate::rules::{At, Finding, FindingCode, Findings, Reader, Rules, Severity, join, wording};
+use crate::rules::{At, Finding, FindingCode, Findings, Quota, QuotaKind, Reader, Rules, Severity, join, wording};
 
 const TOP: &[&str] =
     &["title", "rules", "rules_file", "seeds", "until", "policies", "network", "server", "traffic", "show", "variants"];
@@ -93,7 +92,7 @@ impl Document<'_, '_> {
                 return None;
             }
         };
-        let rules = self.rules(&source, None);
+        let rules = self.rules(&source, &[]);
         let known = rules.as_ref()?;
         if known.has_pool() && known.endpoints().next().is_none() {
             self.missing("pool.endpoints", "at least one endpoint in the rules: nothing could be sent");
@@ -183,7 +182,7 @@ impl Document<'_, '_> {
         let mut setups = Vec::new();
         for (path, table) in self.tables(value, "variants", "a list of tables, `[[variants]]`") {
             let mut setup = base.clone();
-            let mut head = String::new();
+            let mut head = Vec::new();
             let mut titled = false;
             for (key, value) in Reader::fields(table) {
                 let name = key.get_ref().as_ref();
@@ -197,9 +196,8 @@ impl Document<'_, '_> {
                     }
                     "margin" | "count_from" => {
                         if let Some(said) = self.reader.text(value, path, "what the rules file would say, in quotes") {
-                            let said = said.value.to_toml_value();
-                            // It writes into a string.
-                            let _ = writeln!(head, "{name} = {said}");
+                            let line = format!("{name} = {}\n", said.value.to_toml_value());
+                            head.push(Added { line, path: path.clone(), place: said.place });
                         }
                     }
                     "delay" | "jitter" => self.network_field(&mut setup.network, name, value, path),
@@ -211,7 +209,7 @@ impl Document<'_, '_> {
                 self.missing(&join(&path, "title"), "a title in quotes");
             }
             if !head.is_empty()
-                && let Some(rules) = self.rules(source, Some(&head))
+                && let Some(rules) = self.rules(source, &head)
             {
                 setup.rules = rules;
             }
@@ -247,7 +245,13 @@ impl Document<'_, '_> {
     /// `5/1s`: how many in how long.
     fn rate(&mut self, value: Field<'_, '_>, path: &str) -> Option<(u32, Nanos)> {
         let text = self.reader.text(value, path, "a rate in quotes, such as `\"5/1s\"`")?;
-        match text.value.parse::<crate::rules::Quota>() {
+        match text.value.parse::<Quota>() {
+            Ok(quota) if quota.own_unit().is_some() || !matches!(quota.kind(), QuotaKind::Window) => {
+                let finding =
+                    wording::out_of_range(&wording::quote(&text.value), "how many in how long and no more: `5/1s`");
+                self.reader.push(finding, path, value.span());
+                None
+            }
             Ok(quota) if quota.count() > 0 && !quota.period().is_zero() => Some((quota.count(), quota.period().into())),
             Ok(_) => {
                 self.reader.push(wording::zero(wording::quote(&text.value), "a rate above zero"), path, value.span());
@@ -262,7 +266,7 @@ impl Document<'_, '_> {
     }
 
     /// One value, or the lowest and the highest of those that are drawn.
-    fn span_of<T: Copy>(
+    fn span_of<T: Copy + Ord>(
         &mut self,
         value: Field<'_, '_>,
         path: &str,
@@ -272,7 +276,17 @@ impl Document<'_, '_> {
             None => read(self, value, path).map(|one| (one, one)),
             Some(array) if array.len() == 2 => {
                 let (low, high) = (read(self, &array[0], path), read(self, &array[1], path));
-                Some((low?, high?))
+                let (low, high) = (low?, high?);
+                if low > high {
+                    let found = self.text.get(value.span()).unwrap_or_default();
+                    self.reader.push(
+                        wording::out_of_range(found, "the lowest and then the highest"),
+                        path,
+                        value.span(),
+                    );
+                    return None;
+                }
+                Some((low, high))
             }
             Some(_) => {
                 self.reader.wrong_type(value, path, "one value, or a list of the lowest and the highest");

@@ -18,6 +18,13 @@ enum Within {
     Scenario { lines_before: u32 },
 }
 
+/// A line before the rules that a variant adds, and where it says so.
+pub(super) struct Added {
+    pub(super) line: String,
+    pub(super) path: String,
+    pub(super) place: Option<Place>,
+}
+
 impl Document<'_, '_> {
     pub(super) fn inline_rules(&mut self, value: Field<'_, '_>, path: &str) -> Option<Source> {
         let text = self.reader.text(value, path, "a rules file as text, between `'''` and `'''`")?;
@@ -41,14 +48,19 @@ impl Document<'_, '_> {
     }
 
     /// Reads the rules, with lines before them that a variant adds.
-    pub(super) fn rules(&mut self, source: &Source, head: Option<&str>) -> Option<Rules> {
-        let head = head.unwrap_or_default();
-        let added = head.matches('\n').count() as u32;
-        let findings = match format!("{head}{}", source.text).parse::<Rules>() {
+    pub(super) fn rules(&mut self, source: &Source, head: &[Added]) -> Option<Rules> {
+        let added = head.len() as u32;
+        let lines: String = head.iter().map(|added| &*added.line).collect();
+        let findings = match format!("{lines}{}", source.text).parse::<Rules>() {
             Ok(rules) => return Some(rules),
             Err(findings) => findings,
         };
         for finding in findings.into_list() {
+            let of_variant = finding.line().and_then(|line| head.get((line as usize).checked_sub(1)?));
+            if let Some(Added { path, place, .. }) = of_variant {
+                self.reader.findings.push(finding.at(path, *place));
+                continue;
+            }
             let (path, lines_before) = match &source.within {
                 Within::File(name) => (format!("{} {name}", source.path), 0),
                 Within::Scenario { lines_before } => (source.path.to_owned(), *lines_before),

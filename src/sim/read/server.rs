@@ -116,12 +116,6 @@ impl Document<'_, '_> {
             self.reader.wrong_type(value, path, allowed);
             return None;
         }
-        let (first, last) =
-            self.span_of(value, path, |document, value, path| Some(document.reader.number(value, path)?.value))?;
-        if first > last {
-            self.reader.push(wording::out_of_range(&format!("[{first}, {last}]"), allowed), path, value.span());
-            return None;
-        }
-        Some((first, last))
+        self.span_of(value, path, |document, value, path| Some(document.reader.number(value, path)?.value))
     }
 }

@@ -6,7 +6,7 @@ use super::{Document, Field, named, number};
 use crate::engine::Nanos;
 use crate::rules::{At, Reader, Rules, join, wording};
 use crate::sim::measure::{Bound, Value, WHOLE};
-use crate::sim::metric::{Clock, Length, Metric, Of, On, Stat, Window};
+use crate::sim::metric::{Clock, Length, Metric, Of, On, Stat, Window, overshoot};
 use crate::sim::setup::{Show, Traffic};
 
 const SHOW: &[&str] = &[
@@ -77,9 +77,11 @@ const METRICS: &[(&str, &[&str], bool, Make)] = &[
     ("inversions", &[], false, |_| Metric::Inversions),
     ("idle-while-ready", &[], false, |_| Metric::IdleWhileReady),
     ("order-inversions", &[], false, |_| Metric::OrderInversions),
+    ("turned-away", &["of"], false, |told| Metric::TurnedAway { of: told.of }),
     ("refusals", &["on"], false, |told| Metric::Refusals { on: told.on }),
     ("refusals-per-success", &[], false, |_| Metric::RefusalsPerSuccess),
 ];
+const LENGTHS: &[&str] = &["rounds", "starts"];
 const WINDOW: &[&str] = &["of", "from", "rounds", "starts"];
 
 fn window(told: &Details) -> Window {
@@ -122,7 +124,8 @@ impl Document<'_, '_> {
                 "starts" => told.length = self.positive(value, &path).map_or(told.length, Length::Starts),
                 "limit" => {
                     let allowed = "the place of a limit in the rules, such as `\"rules.group.per_key\"`";
-                    told.limit = self.reader.text(value, &path, allowed).map(|at| at.value);
+                    let limit = self.reader.text(value, &path, allowed);
+                    told.limit = limit.and_then(|limit| self.limit(limit, &path, rules));
                 }
                 "at" => told.clock = self.reader.word(value, &path, CLOCKS).unwrap_or(told.clock),
                 "optimum" | "exact" | "at_most" | "at_least" | "within" => {
@@ -150,6 +153,11 @@ impl Document<'_, '_> {
                 self.reader.findings.push(finding.at(path, None));
             }
         }
+        if let [(_, path), ..] =
+            said.iter().filter(|(field, _)| LENGTHS.contains(field)).skip(1).collect::<Vec<_>>()[..]
+        {
+            self.reader.findings.push(wording::two_meanings("`rounds`", "`starts`").at(path, None));
+        }
         if *must && table.get("of").is_none() {
             self.missing(&join(path, "of"), "the name of some traffic in quotes");
         }
@@ -174,6 +182,17 @@ impl Document<'_, '_> {
         of
     }
 
+    /// The place of a limit that is counted.
+    fn limit(&mut self, limit: At<String>, path: &str, rules: &Rules) -> Option<String> {
+        let known = overshoot::known(rules);
+        if known.contains(&limit.value) {
+            return Some(limit.value);
+        }
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        self.reader.findings.push(wording::unknown_value(&limit.value, &known).at(path, limit.place));
+        None
+    }
+
     /// The optimum and the bound, from what is said of them and what is known of the metric.
     fn bound(
         &mut self,
@@ -183,6 +202,13 @@ impl Document<'_, '_> {
     ) -> (Option<Value>, Option<Bound>) {
         let mut optimum = metric.best();
         let (mut low, mut high, mut within, mut exact) = (None, None, None, false);
+        let bounds: Vec<&str> = said.iter().map(|(field, ..)| *field).filter(|field| *field != "optimum").collect();
+        let whole = bounds.iter().find(|field| ["exact", "within"].contains(*field)).filter(|_| bounds.len() > 1);
+        if let Some(whole) = whole {
+            let others = bounds.iter().filter(|field| *field != whole).map(|field| format!("`{field}`"));
+            let finding = wording::two_meanings(&format!("`{whole}`"), &others.collect::<Vec<_>>().join(", "));
+            self.reader.findings.push(finding.at(join(path, whole), None));
+        }
         for (field, value, path) in said {
             match field {
                 "optimum" => optimum = self.value(metric, value, &path).or(optimum),

@@ -112,7 +112,14 @@ impl Document<'_, '_> {
                     "calls" => how.calls = self.positive(value, path).map(u64::from),
                     "rate" => how.rate = self.rate(value, path),
                     "burst" => how.burst = self.positive(value, path),
-                    "every" => how.every = self.reader.duration(value, path).map(|at| at.value),
+                    "every" => {
+                        how.every = self.reader.duration(value, path).map(|at| at.value);
+                        if how.every.is_some_and(Nanos::is_zero) {
+                            let finding = wording::zero("`0s`", "a length of time between bursts");
+                            self.reader.push(finding, path, value.span());
+                            how.every = None;
+                        }
+                    }
                     "think" => how.think = self.reader.duration(value, path).map(|at| at.value),
                     "file" => how.file = Some(value),
                     "start" => traffic.start = self.reader.duration(value, path).map_or(Nanos::ZERO, |at| at.value),
@@ -202,13 +209,20 @@ impl Document<'_, '_> {
         // As many as come until the end.
         let lasts = Nanos::new(until.get().saturating_sub(start.get()));
         let mut until_end = |count: u32, period: Nanos| {
-            if calls.is_none() && until == Nanos::MAX {
-                self.missing(&join(path, "calls"), "how many calls, or `until` at the top");
+            if calls.is_some() {
+                return calls;
             }
-            calls.or_else(|| {
-                let count = u128::from(count) * u128::from(lasts.get()) / u128::from(period.get().max(1));
-                u32::try_from(count).ok().map(u64::from)
-            })
+            if until == Nanos::MAX {
+                self.missing(&join(path, "calls"), "how many calls, or `until` at the top");
+                return None;
+            }
+            let count = u128::from(count) * u128::from(lasts.get()) / u128::from(period.get().max(1));
+            if count > u128::from(MOST_CALLS) {
+                let (found, allowed) = (format!("{count} calls"), format!("up to {MOST_CALLS} calls until the end"));
+                self.reader.findings.push(wording::out_of_range(&found, &allowed).at(path, None));
+                return None;
+            }
+            u64::try_from(count).ok()
         };
         match kind {
             Kind::Backlog => Some(Arrivals::Backlog { calls: calls? }),
@@ -219,13 +233,14 @@ impl Document<'_, '_> {
             }
             Kind::Poisson => {
                 let (count, period) = rate?;
-                let span = match calls {
-                    Some(calls) => Nanos::new(
-                        u64::try_from(u128::from(calls) * u128::from(period.get()) / u128::from(count)).ok()?,
-                    ),
-                    None => lasts,
+                let span = calls.map(|calls| u128::from(calls) * u128::from(period.get()) / u128::from(count));
+                let Ok(span) = u64::try_from(span.unwrap_or_else(|| lasts.get().into())) else {
+                    let finding =
+                        wording::out_of_range("calls that come over more than 584 years", "fewer or more often");
+                    self.reader.findings.push(finding.at(path, None));
+                    return None;
                 };
-                Some(Arrivals::Poisson { calls: until_end(count, period)?, span })
+                Some(Arrivals::Poisson { calls: until_end(count, period)?, span: Nanos::new(span) })
             }
             Kind::Bursts => {
                 let (size, every) = (burst?, every?);
