@@ -417,6 +417,21 @@ fn a_heavier_rule_of_a_key_does_not_take_every_paced_start() {
     assert_eq!(world.starts("heavy", 1)[..5], [100, 300, 500, 600, 700]);
 }
 
+#[test]
+fn weights_hold_in_a_lower_lane_where_the_keys_pace_is_not_what_they_wait_for() {
+    let rules = "overall = '30/1s'\nper_key = '100/1s'\n[rules]\nurgent = {}\nlight = { priority = 2 }
+        heavy = { priority = 2, weight = 8 }";
+    for other in [1, 2] {
+        let mut world = World::new(rules);
+        world.enqueue_many("light", 1, 300);
+        world.enqueue_many("heavy", other, 300);
+        world.turn();
+        world.run_until(9_999);
+        let starts = (world.starts("light", 1).len(), world.starts("heavy", other).len());
+        assert_eq!(starts, (34, 266), "light under key 1, heavy under key {other}");
+    }
+}
+
 // Starting at once.
 
 #[test]

@@ -194,7 +194,7 @@ fn one_lane_is_not_paced() {
 fn a_share_becomes_the_grants_that_may_go_past() {
     let bypass = |share: &str| {
         let rules = "[rules]\na = {}\nb = { priority = 2 }\nc = { priority = 3 }";
-        plan(&format!("{rules}\n[lanes.3]\nshare = {share}")).lanes[2].bypass
+        plan(&format!("{rules}\n[lanes.2]\nshare = 0\n[lanes.3]\nshare = {share}")).lanes[2].bypass
     };
     for (share, most) in [
         ("'1/12'", Some(9)),

@@ -1,66 +1,174 @@
 //! A request that waits, in the engine alone: enqueue, park, grant, claim, finish.
 
 use std::hint::black_box;
+use std::num::NonZeroU64;
 use std::time::Instant as Stopwatch;
 
 use request_balancer::Rules;
-use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
+use request_balancer::engine::{Claim, Enter, Entry, Instant, RequestId, RuleId, Scheduler};
 
 use crate::report::Line;
 
 const PER_KEY: usize = 5;
 const ROUNDS: usize = 5;
 
-/// What wakes a request, as large as a waker of the standard library.
-type Wake = (u64, u64);
+/// What wakes a request, as large as a waker of the standard library, which is never zero either.
+type Wake = (NonZeroU64, u64);
+
+/// Nanoseconds and bytes per request, by the keys that there are.
+const IN_TURN: [(usize, f64); 3] = [(1_000, 200.0), (100_000, 300.0), (1_000_000, 350.0)];
+const AT_RANDOM: [(usize, f64); 3] = [(1_000, 200.0), (100_000, 900.0), (1_000_000, 1_700.0)];
 
 pub(crate) fn measure() -> Vec<Line> {
     let mut lines = Vec::new();
-    for keys in [1_000, 100_000] {
-        let nanos = (0..ROUNDS).map(|_| drain(keys)).fold(f64::INFINITY, f64::min);
-        lines.push(Line::new(format!("in line, {keys} keys in turn: enqueue to finish"), nanos, "ns"));
+    for (order, bars) in [(Order::InTurn, IN_TURN), (Order::Random, AT_RANDOM)] {
+        for (keys, bar) in bars {
+            let rounds = if keys > 100_000 { 1 } else { ROUNDS };
+            let nanos = (0..rounds).map(|_| drain(keys, order)).fold(f64::INFINITY, f64::min);
+            let what = format!("in line, {keys} keys, {}: enqueue to finish", order.name());
+            lines.push(Line::new(what, nanos, "ns").bar(format!("at most {bar}"), nanos <= bar));
+        }
     }
-    for (what, keys, per_key) in [
-        ("one for each of 100000 keys", 100_000, 1),
-        ("5 for each of 20000 keys", 20_000, 5),
-        ("100000 for one key", 1, 100_000),
+    for (what, keys, per_key, bar) in [
+        ("one for each of 100000 keys", 100_000, 1, 200.0),
+        ("5 for each of 20000 keys", 20_000, 5, 95.0),
+        ("100000 for one key", 1, 100_000, 64.0),
     ] {
         let what = format!("in line, {what}: memory per request, its share of its key included");
-        lines.push(Line::new(what, bytes_per_request(keys, per_key), "bytes"));
+        let bytes = bytes_per_request(keys, per_key);
+        lines.push(Line::new(what, bytes, "bytes").bar(format!("at most {bar:.0}"), bytes <= bar));
     }
+    lines.extend(idle_key());
+    lines.push(cancel());
+    lines.extend(large());
     lines
 }
 
-/// Nanoseconds per request from its entry to its end, [`PER_KEY`] for each key, all in line at first.
-fn drain(keys: usize) -> f64 {
-    let mut crowd = Crowd::new(keys);
-    let began = Stopwatch::now();
-    crowd.fill(keys, PER_KEY);
-    let mut now = Instant::ZERO;
-    let mut finished = 0;
-    let mut woken = Vec::new();
-    loop {
-        crowd.scheduler.dispatch(now);
-        // A start may be followed by grants at once.
-        while !crowd.scheduler.take_wakes().is_empty() {
-            std::mem::swap(crowd.scheduler.take_wakes(), &mut woken);
-            for (place, _) in woken.drain(..) {
-                let id = crowd.requests[place as usize];
-                if let Claim::Started { .. } = black_box(crowd.scheduler.claim(now, id)) {
-                    crowd.scheduler.finish(now, id);
-                    finished += 1;
-                }
-            }
-        }
-        if finished == keys * PER_KEY {
-            break;
-        }
-        match crowd.scheduler.next_wake() {
-            Some(wake) => now = now.max(wake),
-            None => panic!("{finished} of {} started and nothing more to do", keys * PER_KEY),
+/// In which order requests come.
+#[derive(Clone, Copy)]
+enum Order {
+    InTurn,
+    Random,
+}
+
+impl Order {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::InTurn => "in turn",
+            Self::Random => "at random",
         }
     }
-    began.elapsed().as_nanos() as f64 / finished as f64
+}
+
+/// What is left of a key that has no work, while its window is open and after it.
+fn idle_key() -> [Line; 2] {
+    const KEYS: usize = 100_000;
+    let rules: Rules = "per_key = '1/1s'".parse().expect("sound rules");
+    let mut scheduler = Scheduler::<Wake>::new(rules.plan());
+    let held = allocation_counter::measure(|| {
+        for tag in 0..KEYS {
+            let key = scheduler.add_key(Instant::ZERO, tag as u64);
+            if let Ok(Enter::Started(id)) = scheduler.enter(Instant::ZERO, key, RuleId(0), Entry::default()) {
+                scheduler.finish(Instant::ZERO, id);
+            }
+        }
+    });
+    let gone = allocation_counter::measure(|| {
+        while let Some(wake) = scheduler.next_wake() {
+            scheduler.dispatch(wake);
+            *scheduler.take_evicted() = Vec::new();
+        }
+    });
+    // In the shell, a place of the registry holds a key of 24 bytes and its id; seven of eight places are in use at most.
+    let open = held.bytes_current as f64 / KEYS as f64 + 32.0 * 8.0 / 7.0;
+    let left = (held.bytes_current + gone.bytes_current) as f64 / KEYS as f64;
+    [
+        Line::new("idle key, its 1/1s window open, its place in a full registry included", open, "bytes")
+            .bar("at most 200", open <= 200.0),
+        Line::new("idle key, after its window", left.round(), "bytes").bar("0", left < 0.5),
+    ]
+}
+
+/// Nanoseconds to withdraw one of a million that wait.
+fn cancel() -> Line {
+    let mut crowd = Crowd::new(100_000);
+    crowd.fill(100_000, 10, Order::InTurn);
+    crowd.scheduler.dispatch(Instant::ZERO);
+    let order = shuffled(crowd.requests.len());
+    let began = Stopwatch::now();
+    for &place in &order {
+        crowd.scheduler.withdraw(Instant::ZERO, crowd.requests[place]);
+    }
+    let nanos = began.elapsed().as_nanos() as f64 / order.len() as f64;
+    Line::new("withdraw, 1000000 in line for 100000 keys, at random", nanos, "ns").bar("at most 200", nanos <= 200.0)
+}
+
+/// Five million in line for a million keys.
+fn large() -> Vec<Line> {
+    const KEYS: usize = 1_000_000;
+    let mut crowd = Crowd::new(KEYS);
+    crowd.requests.reserve(KEYS * PER_KEY);
+    let began = Stopwatch::now();
+    let held = allocation_counter::measure(|| {
+        crowd.fill(KEYS, PER_KEY, Order::InTurn);
+        crowd.scheduler.dispatch(Instant::ZERO);
+    });
+    let bytes = held.bytes_current as f64 / (KEYS * PER_KEY) as f64;
+    let mut turns = Histogram::default();
+    crowd.drain(KEYS * PER_KEY, &mut turns);
+    let nanos = began.elapsed().as_nanos() as f64 / (KEYS * PER_KEY) as f64;
+    while let Some(wake) = crowd.scheduler.next_wake() {
+        crowd.scheduler.dispatch(wake);
+    }
+    let left = crowd.scheduler.snapshot(Instant::NEVER).keys as f64;
+    let mut lines = vec![
+        Line::new("5000000 in line for 1000000 keys: enqueue to finish", nanos, "ns").bar("at most 1000", nanos <= 1e3),
+        Line::new("5000000 in line for 1000000 keys: memory per request", bytes, "bytes")
+            .bar("at most 110", bytes <= 110.0),
+        Line::new("5000000 in line for 1000000 keys: keys left after the last window", left, "1").bar("0", left == 0.0),
+    ];
+    lines.extend(turns.lines());
+    lines
+}
+
+/// How long turns took, by powers of two: so long the owner's lock is held.
+#[derive(Default)]
+struct Histogram(Vec<u64>);
+
+impl Histogram {
+    fn note(&mut self, nanos: u64) {
+        let power = 64 - nanos.leading_zeros() as usize;
+        self.0.resize(self.0.len().max(power + 1), 0);
+        self.0[power] += 1;
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let all: u64 = self.0.iter().sum();
+        let mut below = 0;
+        let mut lines = Vec::new();
+        for (power, &count) in self.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            below += count;
+            let what = format!("a turn at 1000000 keys: below {} ns", 1_u64 << power);
+            lines.push(Line::new(what, below as f64 * 100.0 / all as f64, "% of turns"));
+        }
+        lines
+    }
+}
+
+/// Numbers below `count` in an order without a pattern, always the same.
+fn shuffled(count: usize) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    fastrand::Rng::with_seed(7).shuffle(&mut numbers);
+    numbers
+}
+
+/// Nanoseconds per request from its entry to its end, [`PER_KEY`] for each key, all in line at first.
+fn drain(keys: usize, order: Order) -> f64 {
+    let mut crowd = Crowd::new(keys);
+    let began = Stopwatch::now();
+    crowd.fill(keys, PER_KEY, order);
+    crowd.drain(keys * PER_KEY, &mut Histogram::default());
+    began.elapsed().as_nanos() as f64 / (keys * PER_KEY) as f64
 }
 
 /// Bytes that the engine holds per request in line, its keys' records included.
@@ -68,7 +176,7 @@ fn bytes_per_request(keys: usize, per_key: usize) -> f64 {
     let mut crowd = Crowd::new(keys);
     crowd.requests.reserve(keys * per_key);
     let held = allocation_counter::measure(|| {
-        crowd.fill(keys, per_key);
+        crowd.fill(keys, per_key, Order::InTurn);
         crowd.scheduler.dispatch(Instant::ZERO);
     });
     held.bytes_current as f64 / (keys * per_key) as f64
@@ -87,15 +195,51 @@ impl Crowd {
         Self { scheduler: Scheduler::new(rules.plan()), requests: Vec::new() }
     }
 
-    /// Puts requests in line, one of each key and then again one of each.
-    fn fill(&mut self, keys: usize, per_key: usize) {
+    /// Puts requests in line, one of each key and then again one of each; or as many in random order.
+    fn fill(&mut self, keys: usize, per_key: usize, order: Order) {
         let Self { scheduler, requests } = self;
         let keys: Vec<_> = (0..keys).map(|tag| scheduler.add_key(Instant::ZERO, tag as u64)).collect();
+        let order = match order {
+            Order::InTurn => Vec::new(),
+            Order::Random => shuffled(keys.len()),
+        };
         for _ in 0..per_key {
-            for &key in &keys {
+            for place in 0..keys.len() {
+                let key = keys[order.get(place).copied().unwrap_or(place)];
                 let id = scheduler.enqueue(Instant::ZERO, key, RuleId(0), Entry::default()).expect("room in line");
-                scheduler.set_waker(id, (requests.len() as u64, 0));
+                let number = NonZeroU64::MIN.saturating_add(requests.len() as u64);
+                scheduler.set_waker(id, (number, 0));
                 requests.push(id);
+            }
+        }
+    }
+
+    /// Starts and ends them all.
+    fn drain(&mut self, count: usize, turns: &mut Histogram) {
+        let mut now = Instant::ZERO;
+        let mut finished = 0;
+        let mut woken = Vec::new();
+        loop {
+            let began = Stopwatch::now();
+            self.scheduler.dispatch(now);
+            turns.note(began.elapsed().as_nanos() as u64);
+            // A start may be followed by grants at once.
+            while !self.scheduler.take_wakes().is_empty() {
+                std::mem::swap(self.scheduler.take_wakes(), &mut woken);
+                for (number, _) in woken.drain(..) {
+                    let id = self.requests[number.get() as usize - 1];
+                    if let Claim::Started { .. } = black_box(self.scheduler.claim(now, id)) {
+                        self.scheduler.finish(now, id);
+                        finished += 1;
+                    }
+                }
+            }
+            if finished == count {
+                return;
+            }
+            match self.scheduler.next_wake() {
+                Some(wake) => now = now.max(wake),
+                None => panic!("{finished} of {count} started and nothing more to do"),
             }
         }
     }

@@ -1,11 +1,13 @@
-//! What a request costs: unhindered beside the same three limits in governor, in line in the engine alone; and what it
-//! costs to read a response.
+//! What a request costs: unhindered beside other limiters, in line in the engine alone, many at once; and what it costs
+//! to read a response.
 //!
 //! `scripts/bench overhead` prints the table. Times are the least of several runs in which all contestants take turns;
 //! on a machine with other work trust ratios before nanoseconds. No bar makes it fail: it depends on the machine.
 
+mod crowd;
 mod in_line;
 mod observed;
+mod peers;
 mod reading;
 #[path = "../report/mod.rs"]
 mod report;
@@ -13,11 +15,28 @@ mod unhindered;
 
 use report::Line;
 
+/// A name that may be given as an argument, and what is measured then.
+type Section = (&'static str, fn() -> Vec<Line>);
+
+const SECTIONS: [Section; 8] = [
+    ("one-key", || unhindered::measure(&[1])),
+    ("some-keys", || unhindered::measure(&[1_000])),
+    ("many-keys", || unhindered::measure(&[100_000])),
+    ("peers", peers::measure),
+    ("in-line", in_line::measure),
+    ("crowd", crowd::measure),
+    ("observed", observed::measure),
+    ("reading", reading::measure),
+];
+
 fn main() {
-    let mut lines = unhindered::measure();
-    lines.extend(in_line::measure());
-    lines.extend(observed::measure());
-    lines.extend(reading::measure());
+    let mut lines = Vec::new();
+    for (name, measure) in SECTIONS {
+        let chosen: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
+            lines.extend(measure());
+        }
+    }
     if report::wants_json() {
         report::print_json(&lines);
     } else {

@@ -27,9 +27,10 @@ struct Bars {
 const FEW_KEYS: Bars = Bars { checks: 1.6, untils: 1.3 };
 const MANY_KEYS: Bars = Bars { checks: 1.7, untils: 1.2 };
 
-pub(crate) fn measure() -> Vec<Line> {
+pub(crate) fn measure(counts: &[i64]) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (count, bars) in [(1, FEW_KEYS), (1_000, FEW_KEYS), (100_000, MANY_KEYS)] {
+    for &count in counts {
+        let bars = if count < 100_000 { FEW_KEYS } else { MANY_KEYS };
         let numbers: Vec<i64> = (0..count).map(|number| 1_000_000 + number).collect();
         let texts: Vec<String> = numbers.iter().map(|number| format!("c{number}")).collect();
         let numbers: Vec<_> = numbers.iter().collect();

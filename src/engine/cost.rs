@@ -32,6 +32,11 @@ impl<'a> Costs<'a> {
         self.of(fair_by).max(1)
     }
 
+    /// What it costs in requests, if it costs nothing else.
+    pub(crate) const fn in_requests(self) -> Option<u32> {
+        if self.units.is_empty() { Some(self.requests) } else { None }
+    }
+
     /// Whether it costs one request and nothing else, as most do.
     pub(crate) const fn is_plain(self) -> bool {
         self.requests == 1 && self.units.is_empty()

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::{Entry, KeyId, RequestId, Turned, Why};
-use super::cost::{Costs, OwnCosts};
+use super::cost::Costs;
 use super::plan::RuleId;
-use super::queue::{Links, Request, Stage};
+use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -16,7 +16,7 @@ use super::time::{Instant, Nanos};
 /// Who waits before the line.
 #[derive(Debug, Default)]
 pub(super) struct Door {
-    /// By queue, and there in the order of arrival. A request's number is its ticket here.
+    /// By queue, and there in the order of arrival: by ticket.
     outside: BTreeMap<(u32, u64), Outsider>,
     /// Queues that have room themselves while the line as a whole has none, by the ticket of the first before them.
     open: BTreeSet<(u64, u32)>,
@@ -39,6 +39,11 @@ impl Door {
         if !self.outside.is_empty() {
             self.freed.push(queue);
         }
+    }
+
+    /// Whether nobody waits here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outside.is_empty()
     }
 
     /// Whether somebody waits for room in this queue.
@@ -83,19 +88,11 @@ impl<W> Scheduler<W> {
         }
         let ticket = self.door.tickets;
         self.door.tickets += 1;
-        let (index, generation) = self.requests.insert(Request {
-            queue,
-            links: Links::NONE,
-            costs: OwnCosts::new(Costs::new(entry.cost, entry.units)),
-            number: ticket,
-            since: now,
-            deadline: Instant::NEVER,
-            stage: Stage::Outside,
-            started: false,
-            route: self.route_among(entry),
-            is_read: false,
-            waker: None,
-        });
+        // It gets a number when it comes into the line.
+        let costs = Costs::new(entry.cost, entry.units);
+        let mut request = Request::new(queue, 0, now, costs, Stage::Outside { ticket });
+        request.set_route(self.route_among(entry));
+        let (index, generation) = self.requests.insert(request);
         self.keys[self.queues[queue].key].busy += 1;
         let id = RequestId { index, generation };
         let span = |until: Instant| until.since(now);
@@ -108,7 +105,9 @@ impl<W> Scheduler<W> {
     /// Whether the request waits before the line for room in it.
     #[must_use]
     pub fn is_outside(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Outside)
+        self.requests
+            .get(id.index, id.generation)
+            .is_some_and(|request| matches!(request.stage(), Stage::Outside { .. }))
     }
 
     /// How many wait before the line.
@@ -133,7 +132,9 @@ impl<W> Scheduler<W> {
     /// Whether the request was refused, so that a [`claim`](Self::claim) says why.
     #[must_use]
     pub fn is_refused(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| matches!(request.stage, Stage::Refused { .. }))
+        self.requests
+            .get(id.index, id.generation)
+            .is_some_and(|request| matches!(request.stage(), Stage::Refused { .. }))
     }
 
     /// Whether the queue of a rule and a key has no room, whatever there is in line as a whole.
@@ -195,7 +196,7 @@ impl<W> Scheduler<W> {
             if self.plan.rules[usize::from(self.queues[queue].rule)].removed {
                 self.refuse(now, id.index, Why::RuleRemoved);
             } else if let Err((cost, capacity)) =
-                self.must_fit(queue, self.requests[id.index].among(), self.requests[id.index].costs.get())
+                self.must_fit(queue, self.requests[id.index].among(), self.requests[id.index].costs())
             {
                 self.refuse(now, id.index, Why::CostTooHigh { cost, capacity });
             } else {
@@ -240,7 +241,7 @@ impl<W> Scheduler<W> {
         let request = &mut self.requests[id.index];
         request.number = number;
         request.since = now;
-        request.stage = Stage::Asleep;
+        request.set_stage(Stage::Asleep);
         self.wakes.extend(request.waker.take());
         let after = |span| now.saturating_add(span);
         self.take_place(now, id, not_before.map(after), longest.map_or(Instant::NEVER, after));

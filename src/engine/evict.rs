@@ -25,7 +25,7 @@ impl<W> Scheduler<W> {
         }
         let at = on_grid(self.free_at(index).max(now));
         self.keys[index].swept = true;
-        self.sweeps.push(at, KeyId { index, generation: self.keys.generation(index) });
+        self.sweeps.push(at, index);
     }
 
     /// Evicts in passing, for owners whose timer does not run.
@@ -38,23 +38,23 @@ impl<W> Scheduler<W> {
     /// Looks at idle keys whose time has come. Returns false if there are more.
     pub(super) fn sweep(&mut self, now: Instant, at_most: usize) -> bool {
         for _ in 0..at_most {
-            let Some((_, id)) = self.sweeps.pop_due(now) else { return true };
-            if !self.keys.contains(id.index, id.generation) {
-                // Dissolved into another key meanwhile.
+            let Some((_, index)) = self.sweeps.pop_due(now) else { return true };
+            // Otherwise it was dissolved into another key meanwhile.
+            if !self.forget_sweep(index) || self.keys[index].busy > 0 {
                 continue;
             }
-            let key = &mut self.keys[id.index];
-            key.swept = false;
-            if key.busy > 0 {
-                continue;
-            }
-            if self.free_at(id.index) > now {
-                self.note_idle(now, id.index);
+            if self.free_at(index) > now {
+                self.note_idle(now, index);
             } else {
-                self.evict(id);
+                self.evict(KeyId { index, generation: self.keys.generation(index) });
             }
         }
         self.sweeps.peek().is_none_or(|(at, _)| at > now)
+    }
+
+    /// The sweep will not look at a key any more. Returns whether it was to.
+    pub(super) fn forget_sweep(&mut self, index: u32) -> bool {
+        self.keys.find_mut(index).is_some_and(|key| std::mem::take(&mut key.swept))
     }
 
     /// When nothing is left of an idle key.
@@ -68,7 +68,8 @@ impl<W> Scheduler<W> {
             let record = &self.queues[queue];
             let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
             let own = record.limits.free_at(own, &self.days);
-            latest = latest.max(record.hold).max(record.learnt_until).max(own.unwrap_or(Instant::NEVER));
+            let learnt = record.numbers.as_ref().and_then(|own| own.learnt_until).unwrap_or(Instant::ZERO);
+            latest = latest.max(record.hold).max(learnt).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
         latest.max(rows).max(self.seat_free_at(index).unwrap_or(Instant::NEVER))

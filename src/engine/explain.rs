@@ -6,7 +6,8 @@ use super::hold::Held;
 use super::limit::{Ask, Days, LimitStates};
 use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Origin, RuleId};
 use super::pool::EndpointAnswer;
-use super::queue::{Queue, QueueState, Stage};
+use super::queue::{Queue, QueueState};
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -134,8 +135,8 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let request = self.requests.get(id.index, id.generation)?;
         let (queue, mut hindrances) = (request.queue, Vec::new());
-        let standing = match request.stage {
-            Stage::Outside => Standing::Outside,
+        let standing = match request.stage() {
+            Stage::Outside { .. } => Standing::Outside,
             Stage::Queued { not_before } => {
                 if not_before > now {
                     hindrances.push(Hindrance::NotBefore(not_before));
@@ -160,7 +161,7 @@ impl<W> Scheduler<W> {
             Standing::Granted | Standing::Running | Standing::Refused => return Some(explained),
             Standing::New | Standing::Outside | Standing::Waiting | Standing::Asleep | Standing::Out(_) => {}
         }
-        let costs = OwnCosts::new(request.costs.get());
+        let costs = OwnCosts::new(request.costs());
         let (rule, key) = (RuleId(self.queues[queue].rule), self.queues[queue].key);
         self.explain_place(&mut explained, now, rule, Place { key: Some(key), queue: Some(queue) }, costs.get());
         explained.endpoints = self.explain_endpoints(now, Some(id), None);

@@ -1,7 +1,7 @@
 //! Whether things go as they should.
 
 use super::cost::Costs;
-use super::queue::Stage;
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
 use super::turn::{Gate, Whose};
@@ -46,7 +46,7 @@ impl<W> Scheduler<W> {
         }
         let asleep = |index: &u32| {
             let request = &self.requests[*index];
-            request.stage == Stage::Asleep && now.since(request.since) > PATIENCE
+            request.stage() == Stage::Asleep && now.since(request.since) > PATIENCE
         };
         let asleep: Vec<u32> = self.requests.indices().filter(asleep).collect();
         asleep.into_iter().any(|index| {

@@ -84,13 +84,13 @@ impl Lane {
         }
     }
 
-    /// What a queue of this weight may start per turn.
-    pub(super) fn quantum(&self, weight: u32) -> u64 {
-        u64::from(weight.max(1)) * u64::from(self.largest_cost)
+    /// What a queue of this weight may start per turn; beyond four thousand million weights do not count in full.
+    pub(super) fn quantum(&self, weight: u32) -> u32 {
+        weight.max(1).saturating_mul(self.largest_cost)
     }
 
     /// Puts a queue last in its ring and in its lane.
-    pub(super) fn push_back(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u64) {
+    pub(super) fn push_back(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u32) {
         self.back += 1;
         let prev = ring.tail;
         self.ready += usize::from(prev == NIL);
@@ -109,7 +109,7 @@ impl Lane {
     }
 
     /// Puts a queue first in its ring and in its lane.
-    pub(super) fn push_front(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u64) {
+    pub(super) fn push_front(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u32) {
         self.front -= 1;
         let next = ring.head;
         self.ready += usize::from(next == NIL);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::limit;
 use super::observe::{ServerWindow, Spot};
 use super::plan::{Learn, LimitKind, LimitSpec};
-use super::queue::Queue;
+use super::queue::{Own, Queue};
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
 
@@ -16,10 +16,10 @@ impl<W> Scheduler<W> {
     /// Goes over to the server's number for one of the queue's own limits, if its rule learns.
     pub(super) fn learn(&mut self, now: Instant, queue: u32, spot: Spot, window: &ServerWindow<'_>) {
         let Spot::Own(position) = spot else { return };
-        let Queue { rule, ref numbers, learnt_until, .. } = self.queues[queue];
+        let Queue { rule, ref numbers, .. } = self.queues[queue];
         let plan = &self.plan.rules[usize::from(rule)];
         let (Some(learn), Some(count)) = (plan.learn, window.limit) else { return };
-        if numbers.is_some() && learnt_until == Instant::ZERO {
+        if numbers.as_ref().is_some_and(|own| own.is_given()) {
             // The key has numbers of its own, and nobody's else.
             return;
         }
@@ -38,23 +38,24 @@ impl<W> Scheduler<W> {
             };
             present.iter().enumerate().map(replace).collect::<Arc<[LimitSpec]>>()
         });
+        let learnt_until = Some(now.saturating_add(KEPT));
         if let Some(specs) = change {
-            self.renumber(now, queue, Some(specs));
+            self.renumber(now, queue, Some(Own { specs, learnt_until }));
+        } else if let Some(own) = &mut self.queues[queue].numbers {
+            own.learnt_until = learnt_until;
         }
-        self.queues[queue].learnt_until = now.saturating_add(KEPT);
     }
 
     /// Goes back to the numbers of the rules, if the server has told no others for a day.
     pub(super) fn unlearn(&mut self, now: Instant, queue: u32) {
-        let until = self.queues[queue].learnt_until;
-        if until != Instant::ZERO && until <= now {
-            self.queues[queue].learnt_until = Instant::ZERO;
+        let learnt = self.queues[queue].numbers.as_ref().and_then(|own| own.learnt_until);
+        if learnt.is_some_and(|until| until <= now) {
             self.renumber(now, queue, None);
         }
     }
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
-    pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+    pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
         self.count_under(now, queue, numbers);
         if self.queues[queue].in_line > 0 {
             self.refuse_unfit(now);
@@ -63,10 +64,12 @@ impl<W> Scheduler<W> {
     }
 
     /// The same, whether what waits still fits or not.
-    pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Arc<[LimitSpec]>>) {
+    pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
+        let numbers = numbers.map(Box::new);
         let Queue { rule, numbers: old, limits, .. } = &mut self.queues[queue];
         let plan = &self.plan.rules[usize::from(*rule)];
         limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
+        self.any_end |= Queue::own(&numbers, plan).iter().any(|spec| limit::counts_from_end(spec.kind));
         *old = numbers;
         self.count_outstanding(queue);
     }

@@ -1,11 +1,12 @@
 //! Joining and leaving the line, and what that means for the queues of the key.
 
 use super::answer::{Claim, Entry, RequestId, Turned, Why};
-use super::cost::{Costs, OwnCosts};
-use super::limit::{LimitState, PaceClock, Spec};
-use super::plan::{Overflow, PaceRef, RuleId, RulePlan};
+use super::cost::Costs;
+use super::limit::{self, LimitState, PaceClock, Spec};
+use super::plan::{LimitRef, LimitSpec, Overflow, PaceRef, RuleId, RulePlan};
 use super::pool::Route;
-use super::queue::{Links, Queue, QueueState, Request, Stage};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -67,19 +68,10 @@ impl<W> Scheduler<W> {
         }
         let deadline = entry.deadline.unwrap_or(Instant::NEVER);
         let number = self.next_number(queue);
-        let (index, generation) = self.requests.insert(Request {
-            queue,
-            links: Links::NONE,
-            costs: OwnCosts::new(Costs::new(entry.cost, entry.units)),
-            number,
-            since: now,
-            deadline,
-            stage: Stage::Asleep,
-            started: false,
-            route: self.route_among(entry),
-            is_read: false,
-            waker: None,
-        });
+        let costs = Costs::new(entry.cost, entry.units);
+        let mut request = Request::new(queue, number, now, costs, Stage::Asleep);
+        request.set_route(self.route_among(entry));
+        let (index, generation) = self.requests.insert(request);
         let id = RequestId { index, generation };
         self.keys[self.queues[queue].key].busy += 1;
         self.take_place(now, id, entry.not_before, deadline);
@@ -93,7 +85,7 @@ impl<W> Scheduler<W> {
     /// Puts a new request, which stands nowhere yet, last in its queue.
     pub(super) fn take_place(&mut self, now: Instant, id: RequestId, not_before: Option<Instant>, deadline: Instant) {
         let queue = self.requests[id.index].queue;
-        self.requests[id.index].deadline = deadline;
+        self.requests[id.index].set_deadline(deadline);
         self.count_in(queue, id.index);
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
@@ -120,15 +112,15 @@ impl<W> Scheduler<W> {
     pub(super) fn rejoin(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) {
         let request = &mut self.requests[id.index];
         request.since = now;
-        request.deadline = deadline.unwrap_or(Instant::NEVER);
-        request.stage = Stage::Asleep;
+        request.set_stage(Stage::Asleep);
+        request.set_deadline(deadline.unwrap_or(Instant::NEVER));
         request.waker = None;
-        request.costs.at_least_asked();
+        request.settle_costs();
         let queue = request.queue;
         // What it turned out to cost may be more than ever fits.
         let request = &self.requests[id.index];
-        if self.must_fit(queue, request.among(), request.costs.get()).is_err() {
-            self.requests[id.index].costs.as_asked();
+        if self.must_fit(queue, request.among(), request.costs()).is_err() {
+            self.requests[id.index].own_costs().as_asked();
         }
         self.count_in(queue, id.index);
         if let Some(deadline) = deadline {
@@ -139,15 +131,16 @@ impl<W> Scheduler<W> {
     /// Puts a request that stands in line outside its queue back into it, by its number.
     pub(super) fn requeue(&mut self, index: u32, not_before: Instant) {
         let queue = self.requests[index].queue;
-        self.requests[index].stage = Stage::Queued { not_before };
+        self.requests[index].set_stage(Stage::Queued { not_before });
         let Self { requests, queues, .. } = self;
         let waiting = &mut queues[queue].waiting;
         // The common case, a new request, is the last one.
-        if waiting.is_empty() || requests[waiting.tail].number < requests[index].number {
+        if waiting.is_empty() || requests[waiting.tail].is_before(&requests[index]) {
             waiting.push_back(requests, index);
         } else {
             waiting.insert_by_number(requests, index);
         }
+        queues[queue].waits += 1;
         // A queue that waits for its first request's instant, or for room that this one may not need.
         let is_first = queues[queue].waiting.head == index;
         match queues[queue].state {
@@ -160,23 +153,23 @@ impl<W> Scheduler<W> {
 
     /// Takes a request that stands in line outside its queue out of it until an instant.
     pub(super) fn step_out(&mut self, id: RequestId, until: Instant) {
-        self.requests[id.index].stage = Stage::Out { until };
-        self.timers.push(until, Due::Request(id));
+        self.requests[id.index].set_stage(Stage::Out { until });
+        self.timers.push(until, Due::request(id.index));
     }
 
     /// Takes a request out of the line, wherever it stands in it. What it was granted is refunded.
     pub(super) fn leave_line(&mut self, now: Instant, index: u32) {
-        let (queue, stage) = (self.requests[index].queue, self.requests[index].stage);
+        let (queue, stage) = (self.requests[index].queue, self.requests[index].stage());
         match stage {
             Stage::Queued { .. } => self.unqueue(queue, index),
             Stage::Granted { .. } => self.give_back(now, queue, index),
             Stage::Out { .. } => {
                 let Self { timers, requests, queues, .. } = self;
-                requests[index].stage = Stage::Asleep;
+                requests[index].set_stage(Stage::Asleep);
                 timers.note_stale(|at, due| is_live(requests, queues, at, due));
             }
             Stage::Asleep => {}
-            Stage::Outside | Stage::Running | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
+            Stage::Outside { .. } | Stage::Running | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
                 unreachable!("{stage:?} is not in line")
             }
         }
@@ -185,49 +178,34 @@ impl<W> Scheduler<W> {
     }
 
     /// Forgets until when a request may do what it does.
-    fn drop_deadline(&mut self, index: u32) {
-        if self.requests[index].deadline != Instant::NEVER {
+    pub(super) fn drop_deadline(&mut self, index: u32) {
+        if self.requests[index].deadline() != Instant::NEVER {
             let Self { deadlines, requests, .. } = self;
-            requests[index].deadline = Instant::NEVER;
+            requests[index].set_deadline(Instant::NEVER);
             deadlines.note_stale(|at, id| has_deadline(requests, at, id));
         }
     }
 
     /// Refuses a request that stands in line or before it and wakes its owner, who takes the answer with `claim`.
     pub(super) fn refuse(&mut self, now: Instant, index: u32, why: Why) {
-        if self.requests[index].stage == Stage::Outside {
-            self.leave_door(self.requests[index].queue, self.requests[index].number);
+        if let Stage::Outside { ticket } = self.requests[index].stage() {
+            self.leave_door(self.requests[index].queue, ticket);
         } else {
             self.leave_line(now, index);
         }
         let request = &mut self.requests[index];
-        request.stage = Stage::Refused { why };
-        request.deadline = now;
+        request.set_stage(Stage::Refused { why });
+        request.since = Instant::ZERO.saturating_add(now.since(request.since));
         self.wakes.extend(request.waker.take());
     }
 
     /// Starts a request that nothing is in the way of: granted and claimed in one.
     pub(super) fn start(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> RequestId {
         let number = self.next_number(queue);
-        let (index, generation) = self.requests.insert(Request {
-            queue,
-            links: Links::NONE,
-            costs: OwnCosts::new(costs),
-            number,
-            since: now,
-            deadline: Instant::NEVER,
-            stage: Stage::Running,
-            started: true,
-            route: None,
-            is_read: false,
-            waker: None,
-        });
+        let (index, generation) = self.requests.insert(Request::new(queue, number, now, costs, Stage::Running));
         self.seat(now, index);
         self.note_running(index);
-        self.each_limit(index, |spec, state, cost| {
-            state.grant(spec, now, cost);
-            state.claim(spec, now, cost);
-        });
+        self.each_limit(index, |spec, state, cost| state.start(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(queue);
         self.last_start = now;
@@ -240,7 +218,7 @@ impl<W> Scheduler<W> {
     pub(super) fn claim_granted(&mut self, now: Instant, id: RequestId) -> Claim {
         let request = &self.requests[id.index];
         let (queue, since) = (request.queue, request.since);
-        let Stage::Granted { .. } = request.stage else { return Claim::Waiting };
+        let Stage::Granted { .. } = request.stage() else { return Claim::Waiting };
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
@@ -253,16 +231,15 @@ impl<W> Scheduler<W> {
         self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
         self.count_running(queue);
+        self.drop_deadline(id.index);
         let request = &mut self.requests[id.index];
-        request.stage = Stage::Running;
-        request.started = true;
-        request.is_read = false;
+        request.set_stage(Stage::Running);
+        request.note_started();
         request.since = now;
         self.last_start = now;
         self.note_running(id.index);
-        self.drop_deadline(id.index);
         self.redecide_blocked(queue);
-        self.after_event(now);
+        self.after_minor_event(now);
         Claim::Started { waited: now.since(since) }
     }
 
@@ -271,7 +248,7 @@ impl<W> Scheduler<W> {
     pub(super) fn revoke(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.give_back(now, queue, index);
-        if self.requests[index].deadline <= now {
+        if self.requests[index].deadline() <= now {
             self.refuse(now, index, Why::MaxWait);
         }
     }
@@ -280,7 +257,8 @@ impl<W> Scheduler<W> {
     pub(super) fn end_attempt(&mut self, now: Instant, index: u32) {
         let queue = self.requests[index].queue;
         self.drop_deadline(index);
-        let is_read = self.requests[index].is_read;
+        self.settled &= !self.ends_count(index);
+        let is_read = self.requests[index].is_read();
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
         self.unseat(now, index);
         if !is_read {
@@ -291,6 +269,23 @@ impl<W> Scheduler<W> {
         self.rules[rule].running -= 1;
         self.lanes[self.plan.rules[rule].lane].running -= 1;
         self.redecide_blocked(queue);
+    }
+
+    /// Whether it matters when the request's attempt ends: to a limit that counts from there, to what a server said of its
+    /// counters, or to an endpoint.
+    pub(super) fn ends_count(&self, index: u32) -> bool {
+        if self.observes || self.pool.is_some() {
+            return true;
+        }
+        if !self.any_end {
+            return false;
+        }
+        let queue = &self.queues[self.requests[index].queue];
+        let rule = &self.plan.rules[usize::from(queue.rule)];
+        let of = |specs: &[LimitSpec], bound: &LimitRef| limit::counts_from_end(specs[bound.limit].kind);
+        Queue::own(&queue.numbers, rule).iter().any(|spec| limit::counts_from_end(spec.kind))
+            || rule.key.iter().any(|bound| of(&self.plan.key_limits, bound))
+            || rule.shared.iter().any(|bound| of(&self.plan.shared_limits, bound))
     }
 
     /// Forgets a request that stands nowhere.
@@ -318,7 +313,7 @@ impl<W> Scheduler<W> {
     pub(super) fn each_limit(&mut self, index: u32, mut change: impl FnMut(Spec<'_>, &mut LimitState, u32)) {
         let Self { plan, requests, queues, keys, shared, days, .. } = self;
         let request = &requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
         limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
@@ -337,6 +332,7 @@ impl<W> Scheduler<W> {
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it, in its old place if it
     /// left that to a sibling, else last.
     pub(super) fn make_ready(&mut self, queue: u32) {
+        self.settled = false;
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
@@ -352,6 +348,7 @@ impl<W> Scheduler<W> {
 
     /// Takes a queue out of its ring; the caller says where it stands now.
     pub(super) fn leave_ring(&mut self, queue: u32) {
+        self.settled = false;
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[queue].rule);
         lanes[plan.rules[rule].lane].unlink(&mut rings[rule], queues, queue);
@@ -360,7 +357,7 @@ impl<W> Scheduler<W> {
     /// Parks a queue that stands nowhere.
     pub(super) fn park(&mut self, queue: u32, until: Instant) {
         self.queues[queue].state = QueueState::Parked { until };
-        self.timers.push(until, Due::Queue(queue, self.queues.generation(queue)));
+        self.timers.push(until, Due::queue(queue));
     }
 
     pub(super) fn unpark(&mut self, queue: u32) {
@@ -393,6 +390,11 @@ impl<W> Scheduler<W> {
         let Self { queues, requests, .. } = self;
         let was_first = queues[queue].waiting.head == index;
         queues[queue].waiting.unlink(requests, index);
+        queues[queue].waits -= 1;
+        let first = queues[queue].waiting.head;
+        // What costs no less than the one before it finds no room where that found none.
+        let is_alike = || requests[first].costs().is_plain() && requests[index].costs().is_plain();
+        self.settled &= !was_first || first == NIL || is_alike();
         if !queues[queue].waiting.is_empty() {
             // The next one may not have to wait as long.
             match queues[queue].state {
@@ -424,8 +426,9 @@ impl<W> Scheduler<W> {
 
     /// Returns a grant: limits and pace are as if it had never been.
     pub(super) fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
+        self.settled = false;
         self.drop_grant(now, queue, index);
-        self.requests[index].stage = Stage::Asleep;
+        self.requests[index].set_stage(Stage::Asleep);
         self.each_limit(index, |_, state, cost| state.refund(cost));
         self.unseat(now, index);
         self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
@@ -456,8 +459,8 @@ impl<W> Scheduler<W> {
         let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
         for index in requests.indices().filter(|&index| requests[index].queue == queue) {
             let request = &requests[index];
-            let (stage, is_awaited) = (request.stage, request.is_awaited());
-            limits.for_all(own, days, request.costs.get(), |spec, state, cost| {
+            let (stage, is_awaited) = (request.stage(), request.is_awaited());
+            limits.for_all(own, days, request.costs(), |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
                 }
@@ -473,7 +476,7 @@ impl<W> Scheduler<W> {
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
             let request = &self.requests[index];
-            let (stage, is_awaited) = (request.stage, request.is_awaited());
+            let (stage, is_awaited) = (request.stage(), request.is_awaited());
             self.each_limit(index, |spec, state, cost| {
                 if stage.is_outstanding(spec.counts_from_end()) {
                     state.owe(cost);
@@ -485,14 +488,14 @@ impl<W> Scheduler<W> {
         }
     }
 
-    pub(super) fn next_number(&mut self, queue: u32) -> u64 {
+    pub(super) fn next_number(&mut self, queue: u32) -> u32 {
         let number = self.queues[queue].next_number;
-        self.queues[queue].next_number += 1;
+        self.queues[queue].next_number = number.wrapping_add(1);
         number
     }
 
     fn count_in(&mut self, queue: u32, index: u32) {
-        let cost = self.requests[index].costs.get().of_turn(self.plan.fair_by);
+        let cost = self.requests[index].costs().of_turn(self.plan.fair_by);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].in_line += 1;
         self.rules[rule].in_line += 1;
@@ -502,6 +505,10 @@ impl<W> Scheduler<W> {
     fn count_out(&mut self, queue: u32) {
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].in_line -= 1;
+        if self.queues[queue].in_line == 0 {
+            self.wait_no_more(queue);
+            self.queues[queue].rest();
+        }
         self.rules[rule].in_line -= 1;
         self.lanes[self.plan.rules[rule].lane].left();
         self.door.note_freed(queue);
@@ -521,9 +528,12 @@ impl<W> Scheduler<W> {
     fn each_clock(&mut self, index: u32, mut change: impl FnMut(&mut PaceClock, Nanos, u32)) {
         let Self { plan, requests, queues, keys, clocks, .. } = self;
         let request = &requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let queue = &queues[request.queue];
         let rule = &plan.rules[usize::from(queue.rule)];
+        if rule.key_pace.is_empty() && rule.shared_pace.is_empty() {
+            return;
+        }
         let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
         for pace in rule.key_pace.iter().filter(counted) {
             change(&mut keys[queue.key].clocks[pace.clock], pace.interval, costs.of(pace.charge));
@@ -536,7 +546,7 @@ impl<W> Scheduler<W> {
     /// The oldest request of a queue that waits and never started.
     fn oldest_never_started(&self, queue: u32) -> Option<u32> {
         let mut index = self.queues[queue].waiting.head;
-        while index != NIL && self.requests[index].started {
+        while index != NIL && self.requests[index].started() {
             index = self.requests[index].links.next;
         }
         (index != NIL).then_some(index)

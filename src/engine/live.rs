@@ -7,7 +7,9 @@ use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Queue, QueueState, Stage};
+use super::queue::{Clocks, Queue, QueueState};
+use super::quick::Quick;
+use super::request::{Request, Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
 use super::time::Instant;
@@ -120,7 +122,7 @@ impl<W> Scheduler<W> {
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.busy += old.busy;
         record.limits.merge(now, &old.limits);
-        for (clock, other) in record.clocks.iter_mut().zip(&old.clocks) {
+        for (clock, other) in record.clocks.iter_mut().zip(&*old.clocks) {
             *clock = clock.later(*other);
         }
         self.merge_seats(now, into.index, old.seat);
@@ -145,12 +147,11 @@ impl<W> Scheduler<W> {
         for index in indices {
             let key = &mut keys[index];
             key.limits.change_to(now, (&old.key_limits, &before), (&plan.key_limits, days));
-            key.clocks = vec![PaceClock::default(); plan.key_clocks].into();
+            key.clocks = Clocks::new(plan.key_clocks, Instant::ZERO);
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
-            let Queue { rule, numbers, limits, learnt_until, .. } = &mut queues[index];
-            *learnt_until = Instant::ZERO;
+            let Queue { rule, numbers, limits, .. } = &mut queues[index];
             let rule = usize::from(*rule);
             // A key's numbers may name zones by position, too: they go with the plan they were made for.
             let was = Queue::own(numbers, &old.rules[rule]).to_vec();
@@ -193,6 +194,9 @@ impl<W> Scheduler<W> {
             }
         }
         self.rules = rules.into();
+        self.quick = Quick::all(&self.plan);
+        self.only_windows = self.plan.shares_only_windows();
+        self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {
             self.queues[index].state = QueueState::Idle;
@@ -208,9 +212,9 @@ impl<W> Scheduler<W> {
         for index in requests.indices() {
             let request = &requests[index];
             let lane = &mut lanes[plan.rules[usize::from(queues[request.queue].rule)].lane];
-            if request.stage.in_line() {
-                lane.joined(request.costs.get().of_turn(plan.fair_by));
-            } else if matches!(request.stage, Stage::Running | Stage::Overdue | Stage::Aborted) {
+            if request.stage().in_line() {
+                lane.joined(request.costs().of_turn(plan.fair_by));
+            } else if matches!(request.stage(), Stage::Running | Stage::Overdue | Stage::Aborted) {
                 lane.running += 1;
             }
         }
@@ -218,7 +222,8 @@ impl<W> Scheduler<W> {
 
     /// Refuses what the present plan has no place for.
     pub(super) fn refuse_unfit(&mut self, now: Instant) {
-        let in_line: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let in_line: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for index in in_line {
             self.refuse_if_unfit(now, index);
         }
@@ -231,7 +236,7 @@ impl<W> Scheduler<W> {
             self.refuse(now, index, Why::RuleRemoved);
             return true;
         }
-        let Err((cost, capacity)) = self.must_fit(request.queue, request.among(), request.costs.get()) else {
+        let Err((cost, capacity)) = self.must_fit(request.queue, request.among(), request.costs()) else {
             return false;
         };
         self.refuse(now, index, Why::CostTooHigh { cost, capacity });
@@ -246,7 +251,7 @@ impl<W> Scheduler<W> {
             self.queues[id].sibling = NIL;
             self.link_queue(key, id);
             // Numbers of its own end with the key that they were given to.
-            if self.queues[id].learnt_until == Instant::ZERO {
+            if self.queues[id].numbers.as_ref().is_some_and(|own| own.is_given()) {
                 self.count_under(now, id, None);
             }
             return;
@@ -256,17 +261,24 @@ impl<W> Scheduler<W> {
             Queue::own(&self.queues[id].numbers, plan) == Queue::own(&self.queues[other].numbers, plan)
         };
         if !is_alike {
-            let numbers = self.queues[other].numbers.clone();
+            let numbers = self.queues[other].numbers.as_deref().cloned();
             self.count_under(now, id, numbers);
         }
         self.wait_no_more(id);
         let moved = self.queues.remove(id);
-        let shift = moved.next_number;
+        // What came to the moved queue goes before what is left of the other one, whose numbers go on from there.
+        let stands_here =
+            |request: &&Request<W>| request.queue == other && !matches!(request.stage(), Stage::Outside { .. });
+        let left = self.requests.indices().map(|index| &self.requests[index]).filter(stands_here);
+        let first = left.fold(self.queues[other].next_number, |first, request| {
+            if comes_before(request.number, first) { request.number } else { first }
+        });
+        let shift = moved.next_number.wrapping_sub(first);
         let indices: Vec<u32> = self.requests.indices().collect();
         for index in indices {
             let request = &mut self.requests[index];
-            if request.queue == other && request.stage != Stage::Outside {
-                request.number += shift;
+            if request.queue == other && !matches!(request.stage(), Stage::Outside { .. }) {
+                request.number = request.number.wrapping_add(shift);
             } else if request.queue == id {
                 request.queue = other;
             }
@@ -274,9 +286,10 @@ impl<W> Scheduler<W> {
         self.move_door(id, other);
         let Self { requests, queues, .. } = self;
         let queue = &mut queues[other];
-        queue.next_number += shift;
+        queue.next_number = queue.next_number.wrapping_add(shift);
         queue.waiting.prepend(requests, moved.waiting);
         queue.granted.prepend(requests, moved.granted);
+        queue.waits += moved.waits;
         queue.in_line += moved.in_line;
         queue.running += moved.running;
         (queue.hold, queue.hold_cause) = longer((queue.hold, queue.hold_cause), (moved.hold, moved.hold_cause));
@@ -287,10 +300,11 @@ impl<W> Scheduler<W> {
             index = requests[index].links.next;
         }
         while index != NIL {
-            requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
             index = requests[index].links.next;
         }
         queue.state = QueueState::Idle;
+        queue.rest();
         if !queue.waiting.is_empty() {
             self.make_ready(other);
         }
@@ -308,7 +322,9 @@ impl<W> Scheduler<W> {
             }
             let record = &mut self.queues[queue];
             record.owed = false;
-            record.state = if record.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
+            if let Some(line) = record.line_mut() {
+                line.state = if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
+            }
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
     }

@@ -28,6 +28,8 @@ mod pause;
 mod plan;
 mod pool;
 mod queue;
+mod quick;
+mod request;
 mod retry;
 mod retry_budget;
 mod revoke;

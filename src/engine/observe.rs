@@ -105,16 +105,17 @@ impl<W> Scheduler<W> {
         windows: impl IntoIterator<Item = ServerWindow<'a>>,
     ) -> bool {
         let now = self.tick(now);
-        let running = self.requests.get(id.index, id.generation).filter(|request| request.stage.may_go_on());
+        let running = self.requests.get(id.index, id.generation).filter(|request| request.stage().may_go_on());
         let Some(request) = running else { return false };
-        let (queue, sent, was_read) = (request.queue, request.since, request.is_read);
+        let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
-        let endpoint = request.route.as_ref().and_then(|route| route.at);
+        let endpoint = request.route().and_then(|route| route.at);
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
         let mut told: Vec<(Spot, u16)> = Vec::new();
         let mut is_any = false;
         for window in windows {
             is_any = true;
+            self.observes = true;
             let Some(spot) = self.spot(circle, &window) else { continue };
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
@@ -126,7 +127,7 @@ impl<W> Scheduler<W> {
             }
         }
         if is_any && !was_read {
-            self.requests[id.index].is_read = true;
+            self.requests[id.index].note_read();
             self.read_all(now, id.index, &told);
         }
         self.redecide_all(key);
@@ -162,6 +163,7 @@ impl<W> Scheduler<W> {
             Target::Request => return true,
         };
         for window in windows {
+            self.observes = true;
             if let Some(spot) = self.spot(circle, &window) {
                 self.compare(circle, spot, &window);
                 self.narrow(now, now, circle, spot, &window);
@@ -288,7 +290,7 @@ impl<W> Scheduler<W> {
     fn read_all(&mut self, now: Instant, index: u32, told: &[(Spot, u16)]) {
         let Self { plan, requests, queues, keys, shared, pool, .. } = self;
         let request = &requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
         let bits = |spot: Spot| told.iter().find(|(at, _)| *at == spot).map_or(0, |(_, bits)| *bits);
@@ -303,7 +305,7 @@ impl<W> Scheduler<W> {
             let cost = costs.of(plan.shared_limits[limit].charge);
             shared.as_mut_slice()[limit].read(now, cost, bits(Spot::Shared(limit)));
         }
-        let (Some(pool), Some(at)) = (pool, request.route.as_ref().and_then(|route| route.at)) else { return };
+        let (Some(pool), Some(at)) = (pool, request.route().and_then(|route| route.at)) else { return };
         let of_pool = &plan.pooled().endpoints[usize::from(at.0)];
         let states = pool.endpoints[usize::from(at.0)].limits.as_mut_slice();
         for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {

@@ -19,7 +19,9 @@ impl<W> Scheduler<W> {
     /// more.
     pub(super) fn note_passed(&mut self, queue: u32) {
         let Self { plan, queues, .. } = self;
-        queues[queue].passed = 0;
+        if let Some(line) = queues[queue].line_mut() {
+            line.passed = 0;
+        }
         let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
         while sibling != queue {
             let record = &mut queues[sibling];

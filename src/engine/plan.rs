@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::limit;
 use super::pool::PoolPlan;
 use super::retry::RetryPolicy;
 use super::retry_budget::RetryBudget;
@@ -55,6 +56,23 @@ impl Plan {
     pub(super) fn common_key_limits(&self, rule: u16, other: u16) -> impl Iterator<Item = usize> {
         let bounds = |rule: u16| self.rules[usize::from(rule)].key.iter().map(|bound| bound.limit);
         bounds(rule).filter(move |limit| bounds(other).any(|also| also == *limit))
+    }
+}
+
+impl Plan {
+    /// Whether any of its limits counts from the end of an attempt, as concurrency caps do.
+    #[must_use]
+    pub fn counts_any_end(&self) -> bool {
+        let own = self.rules.iter().flat_map(|rule| &rule.own);
+        let endpoints = self.pool.iter().flat_map(|pool| &pool.endpoints);
+        let endpoints = endpoints.flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
+        let mut all = own.chain(&self.key_limits).chain(&self.shared_limits).chain(endpoints);
+        all.any(|spec| limit::counts_from_end(spec.kind))
+    }
+
+    /// Whether all limits beside the keys' are windows.
+    pub(super) fn shares_only_windows(&self) -> bool {
+        self.shared_limits.iter().all(|spec| matches!(spec.kind, LimitKind::Window { .. }))
     }
 }
 

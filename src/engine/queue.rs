@@ -1,120 +1,15 @@
-//! Records: requests, the queues they stand in, the keys that own the queues.
+//! Records: the queues that requests stand in, the keys that own the queues.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::answer::Why;
-use super::cost::OwnCosts;
 use super::hold::HoldCause;
 use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
-use super::pool::{EndpointId, KeySeat, Route};
-use super::slab::{NIL, Slab};
+use super::pool::KeySeat;
+use super::request::Request;
+use super::slab::{Entry, NIL, Slab};
 use super::time::Instant;
-
-/// One request.
-#[derive(Debug)]
-pub(super) struct Request<W> {
-    pub(super) queue: u32,
-    /// Neighbours in the queue's waiting list or in its list of grants.
-    pub(super) links: Links,
-    pub(super) costs: OwnCosts,
-    /// Place in line among the requests of its queue, kept for life.
-    pub(super) number: u64,
-    /// When it entered the line or was put back; while it runs, when its attempt began.
-    pub(super) since: Instant,
-    /// When it is refused if it still stands in line; while it runs, when its attempt is overdue; once it is refused,
-    /// when that was.
-    pub(super) deadline: Instant,
-    pub(super) stage: Stage,
-    /// Whether an attempt ever started.
-    pub(super) started: bool,
-    /// Its endpoint, and what it knows of endpoints; nothing where there is no pool.
-    pub(super) route: Option<Box<Route>>,
-    /// Whether the response to the running attempt was read.
-    pub(super) is_read: bool,
-    pub(super) waker: Option<W>,
-}
-
-impl<W> Request<W> {
-    /// Whether it is granted or runs, and has no response yet.
-    pub(super) const fn is_awaited(&self) -> bool {
-        self.stage.is_outstanding(!self.is_read)
-    }
-
-    /// The endpoints that it may use; empty: all.
-    pub(super) fn among(&self) -> &[EndpointId] {
-        self.route.as_ref().map_or(&[], |route| &route.among)
-    }
-}
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Before the line, which has no room for it.
-    Outside,
-    /// In its queue, not to start before an instant. While it is first, its queue waits for that instant.
-    Queued { not_before: Instant },
-    /// It may claim. The lease ends at an instant, and runs only for the first grant of a queue.
-    Granted { lease: Instant },
-    /// It let its lease pass: out of the queue until its owner asks again.
-    Asleep,
-    /// Out of the queue until an instant.
-    Out { until: Instant },
-    /// Its attempt runs.
-    Running,
-    /// Its attempt has run for as long as it may, and is to be given up.
-    Overdue,
-    /// Its attempt runs and is to be given up.
-    Aborted,
-    /// Refused, and its owner does not know yet.
-    Refused { why: Why },
-}
-
-impl Stage {
-    /// Whether it stands in line: waits, or was granted and did not claim.
-    pub(super) const fn in_line(self) -> bool {
-        match self {
-            Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
-            Self::Outside | Self::Running | Self::Overdue | Self::Aborted | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Whether its attempt runs.
-    pub(super) const fn runs(self) -> bool {
-        match self {
-            Self::Running | Self::Overdue | Self::Aborted => true,
-            Self::Outside
-            | Self::Queued { .. }
-            | Self::Granted { .. }
-            | Self::Asleep
-            | Self::Out { .. }
-            | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Whether its attempt runs and nothing but its own end ends it.
-    pub(super) const fn may_go_on(self) -> bool {
-        match self {
-            Self::Running | Self::Overdue => true,
-            Self::Outside
-            | Self::Queued { .. }
-            | Self::Granted { .. }
-            | Self::Asleep
-            | Self::Out { .. }
-            | Self::Aborted
-            | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Whether it is outstanding in a limit, which may let go only when attempts end.
-    pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
-        match self {
-            Self::Granted { .. } => true,
-            Self::Running | Self::Overdue | Self::Aborted => counts_from_end,
-            Self::Outside | Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => false,
-        }
-    }
-}
 
 /// Neighbours in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
@@ -132,13 +27,12 @@ impl Links {
 pub(super) struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
-    pub(super) len: u32,
     /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
     finger: u32,
 }
 
 impl List {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, len: 0, finger: NIL };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, finger: NIL };
 
     pub(super) const fn is_empty(self) -> bool {
         self.head == NIL
@@ -150,7 +44,6 @@ impl List {
 
     /// Inserts `id` before `next`, or last if that is [`NIL`].
     pub(super) fn insert_before<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32, next: u32) {
-        self.len += 1;
         let prev = if next == NIL { self.tail } else { requests[next].links.prev };
         requests[id].links = Links { prev, next };
         if prev == NIL {
@@ -173,11 +66,9 @@ impl List {
         requests[other.tail].links.next = self.head;
         requests[self.head].links.prev = other.tail;
         self.head = other.head;
-        self.len += other.len;
     }
 
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
-        self.len -= 1;
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
         if self.finger == id {
             self.finger = if next == NIL { prev } else { next };
@@ -193,8 +84,7 @@ impl List {
     /// Inserts before the first request with a larger number. Costs as many steps as it is away from the nearest of the
     /// two ends and the one that was inserted before it.
     pub(super) fn insert_by_number<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
-        let number = requests[id].number;
-        let is_before = |other: u32| requests[other].number < number;
+        let is_before = |other: u32| requests[other].is_before(&requests[id]);
         let (mut front, mut back, mut finger) = (self.head, self.tail, self.finger);
         let next = loop {
             if front == NIL || !is_before(front) {
@@ -224,41 +114,66 @@ impl List {
     }
 }
 
-/// The queue of one rule and one key.
+/// The queue of one rule and one key: what stays of it while nothing waits. The rest of it is its [`Line`].
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) key: u32,
     pub(super) rule: u16,
+    pub(super) hold_cause: HoldCause,
+    /// The key's next room in its limits is this queue's own.
+    pub(super) owed: bool,
+    pub(super) hold: Instant,
+    pub(super) running: u32,
+    pub(super) next_number: u32,
+    /// The key's next queue, in a circle.
+    pub(super) sibling: u32,
+    pub(super) limits: LimitStates,
+    /// The key's own numbers, where it has other ones than its rule.
+    pub(super) numbers: Option<Box<Own>>,
+    line: Option<Box<Line>>,
+}
+
+/// The part of a queue that there is only while somebody stands in it.
+#[derive(Debug)]
+pub(super) struct Line {
     pub(super) state: QueueState,
     pub(super) waiting: List,
     pub(super) granted: List,
-    /// How many stand in line.
+    /// How many wait.
+    pub(super) waits: u32,
+    /// How many stand in line: those that are out of the queue for a while and those that are granted, too.
     pub(super) in_line: u32,
-    pub(super) running: u32,
-    pub(super) next_number: u64,
-    pub(super) hold: Instant,
-    pub(super) hold_cause: HoldCause,
-    /// The key's next queue, in a circle.
-    pub(super) sibling: u32,
     /// Neighbours in its rule's ring.
     pub(super) ring: Links,
     /// Its turn: the lane serves the smallest.
     pub(super) ticket: i64,
     /// What it may still start in this turn.
-    pub(super) credit: u64,
+    pub(super) credit: u32,
     /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
     pub(super) passed: u32,
-    /// The next room of the key in these limits is its own.
-    pub(super) owed: bool,
     /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
     /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
     pub(super) pool_place: Option<(usize, i64)>,
-    pub(super) limits: LimitStates,
-    /// The key's own numbers, where it has other ones than its rule.
-    pub(super) numbers: Option<Arc<[LimitSpec]>>,
+}
+
+/// Numbers of a key's own.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) specs: Arc<[LimitSpec]>,
     /// Until when these are the server's, if they are.
-    pub(super) learnt_until: Instant,
+    pub(super) learnt_until: Option<Instant>,
+}
+
+impl Own {
+    /// Those that somebody gave to the key.
+    pub(super) const fn given(specs: Arc<[LimitSpec]>) -> Self {
+        Self { specs, learnt_until: None }
+    }
+
+    pub(super) const fn is_given(&self) -> bool {
+        self.learnt_until.is_none()
+    }
 }
 
 /// Where a queue stands.
@@ -276,55 +191,89 @@ pub(super) enum QueueState {
     Yielding,
 }
 
+impl Line {
+    const EMPTY: Self = Self {
+        state: QueueState::Idle,
+        waiting: List::EMPTY,
+        granted: List::EMPTY,
+        waits: 0,
+        in_line: 0,
+        ring: Links::NONE,
+        ticket: 0,
+        credit: 0,
+        passed: 0,
+        awaits_pool: false,
+        pool_place: None,
+    };
+}
+
 impl Queue {
     pub(super) fn new(key: u32, rule: u16, plan: &RulePlan) -> Self {
         Self {
             key,
             rule,
-            state: QueueState::Idle,
-            waiting: List::EMPTY,
-            granted: List::EMPTY,
-            in_line: 0,
+            hold_cause: HoldCause::default(),
+            owed: false,
+            hold: Instant::ZERO,
             running: 0,
             next_number: 0,
-            hold: Instant::ZERO,
-            hold_cause: HoldCause::default(),
             sibling: NIL,
-            ring: Links::NONE,
-            ticket: 0,
-            credit: 0,
-            passed: 0,
-            owed: false,
-            awaits_pool: false,
-            pool_place: None,
             limits: LimitStates::new(&plan.own),
             numbers: None,
-            learnt_until: Instant::ZERO,
+            line: None,
         }
     }
 
     /// The queue's own limits: the key's numbers, else the rule's.
-    pub(super) fn own<'a>(numbers: &'a Option<Arc<[LimitSpec]>>, rule: &'a RulePlan) -> &'a [LimitSpec] {
-        numbers.as_deref().unwrap_or(&rule.own)
+    pub(super) fn own<'a>(numbers: &'a Option<Box<Own>>, rule: &'a RulePlan) -> &'a [LimitSpec] {
+        numbers.as_ref().map_or(&*rule.own, |own| &own.specs)
+    }
+
+    /// What somebody stands in, if somebody does. To write through the queue itself makes one.
+    pub(super) fn line_mut(&mut self) -> Option<&mut Line> {
+        self.line.as_deref_mut()
+    }
+
+    /// Gives back what only a line needs, once nobody is left in it.
+    pub(super) fn rest(&mut self) {
+        if self.in_line == 0 {
+            debug_assert_eq!(self.state, QueueState::Idle, "an empty line stands somewhere");
+            self.line = None;
+        }
+    }
+}
+
+impl Deref for Queue {
+    type Target = Line;
+
+    fn deref(&self) -> &Line {
+        self.line.as_deref().unwrap_or(&Line::EMPTY)
+    }
+}
+
+impl DerefMut for Queue {
+    fn deref_mut(&mut self) -> &mut Line {
+        self.line.get_or_insert_with(|| Box::new(Line::EMPTY))
     }
 }
 
 /// A key.
 #[derive(Debug)]
 pub(super) struct KeyRecord {
+    generation: u32,
     pub(super) tag: u64,
     pub(super) hold: Instant,
     pub(super) hold_cause: HoldCause,
     /// The first of its queues, or [`NIL`].
     pub(super) queues: u32,
     /// How many of its queues the next room is owed to. Those draw on different limits.
-    pub(super) owed: u32,
+    pub(super) owed: u16,
     /// Requests of all its queues, in line and running.
     pub(super) busy: u32,
     /// Whether the sweep will look at it.
     pub(super) swept: bool,
     pub(super) limits: LimitStates,
-    pub(super) clocks: Box<[PaceClock]>,
+    pub(super) clocks: Clocks,
     /// What it knows of endpoints, if there is a pool and it was there.
     pub(super) seat: Option<Box<KeySeat>>,
 }
@@ -332,6 +281,7 @@ pub(super) struct KeyRecord {
 impl KeyRecord {
     pub(super) fn new(tag: u64, plan: &Plan, begin: Instant) -> Self {
         Self {
+            generation: 0,
             tag,
             hold: Instant::ZERO,
             hold_cause: HoldCause::default(),
@@ -340,9 +290,65 @@ impl KeyRecord {
             busy: 0,
             swept: false,
             limits: LimitStates::new(&plan.key_limits),
-            // An empty box allocates nothing.
-            clocks: vec![PaceClock::from(begin); plan.key_clocks].into_boxed_slice(),
+            clocks: Clocks::new(plan.key_clocks, begin),
             seat: None,
         }
+    }
+}
+
+/// What paces a key: in most plans nothing, so it is a word in the record.
+#[derive(Debug)]
+pub(super) struct Clocks(Option<Box<Paced>>);
+
+#[derive(Debug)]
+struct Paced(Box<[PaceClock]>);
+
+impl Clocks {
+    pub(super) fn new(count: usize, begin: Instant) -> Self {
+        Self((count > 0).then(|| Box::new(Paced(vec![PaceClock::from(begin); count].into()))))
+    }
+}
+
+impl Deref for Clocks {
+    type Target = [PaceClock];
+
+    fn deref(&self) -> &[PaceClock] {
+        self.0.as_ref().map_or(&[], |paced| &paced.0)
+    }
+}
+
+impl DerefMut for Clocks {
+    fn deref_mut(&mut self) -> &mut [PaceClock] {
+        self.0.as_mut().map_or(&mut [], |paced| &mut paced.0)
+    }
+}
+
+/// Nobody outside the machine names a queue: none is ever stale.
+impl Entry for Queue {
+    fn generation(&self) -> u32 {
+        0
+    }
+
+    fn set_generation(&mut self, _: u32) {}
+}
+
+impl Entry for KeyRecord {
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_small() {
+        let sizes = (Slab::<Queue>::SLOT, size_of::<Line>(), Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
+        assert_eq!(sizes, (88, 104, 88, 40));
     }
 }

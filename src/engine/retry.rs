@@ -246,7 +246,7 @@ impl RetryPolicy {
         let (told, wait) = match self.order {
             WaitOrder::Max => (after, after.max(own())),
             WaitOrder::Server => (after, after),
-            WaitOrder::Policy => (own(), own()),
+            WaitOrder::Policy => (Nanos::ZERO, own()),
         };
         let wait = wait.max(self.min_wait);
         let give_up = |reason| Decision::GiveUp { reason, hold: Some(wait) };

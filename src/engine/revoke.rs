@@ -1,7 +1,8 @@
 //! Taking back what is granted and not taken up: what keeps the next ones from starting keeps these from it, too.
 
 use super::answer::{KeyId, Target, Why};
-use super::queue::{Queue, Stage};
+use super::queue::Queue;
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -61,7 +62,7 @@ impl<W> Scheduler<W> {
         let any = !granted.is_empty();
         // The last one first, so that none becomes the first one and gets a lease.
         for index in granted.into_iter().rev() {
-            if !matches!(self.requests[index].stage, Stage::Granted { .. }) {
+            if !matches!(self.requests[index].stage(), Stage::Granted { .. }) {
                 continue;
             }
             self.return_to_line(now, index);
@@ -73,7 +74,7 @@ impl<W> Scheduler<W> {
     pub(super) fn return_to_line(&mut self, now: Instant, index: u32) {
         self.give_back(now, self.requests[index].queue, index);
         // A grant outlives its deadline, which nothing waits for any more.
-        if self.requests[index].deadline <= now {
+        if self.requests[index].deadline() <= now {
             self.refuse(now, index, Why::MaxWait);
         } else if !self.refuse_if_stranded(now, index) {
             self.requeue(index, Instant::ZERO);

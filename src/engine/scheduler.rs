@@ -14,11 +14,13 @@ use super::limit::{self, Days, LimitStates, PaceClock, Spec};
 use super::observe::Difference;
 use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::{EndpointId, Pool};
-use super::queue::{KeyRecord, Queue, Request, Stage};
+use super::queue::{KeyRecord, Own, Queue};
+use super::quick::Quick;
+use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
 use super::streak::Streaks;
-use super::time::Instant;
+use super::time::{Instant, Nanos};
 use super::timers::Timers;
 
 /// Decides which request starts when. `W` wakes the owner of a request.
@@ -72,11 +74,22 @@ pub struct Scheduler<W> {
     pub(super) timers: Timers<Due>,
     /// When requests have stood in line, or attempts have run, for as long as they may.
     pub(super) deadlines: Timers<RequestId>,
-    pub(super) sweeps: Timers<KeyId>,
+    /// Idle keys, by position. Whether one is still meant shows in its record; one that is looked at too early is noted
+    /// again.
+    pub(super) sweeps: Timers<u32>,
     /// Grants by the end of their lease; all leases are of one length.
     pub(super) leases: VecDeque<(Instant, RequestId)>,
     /// When a turn could do more for the queues that are ready.
     pub(super) opens: Option<Instant>,
+    /// Whether the last turn did all that could be done, and nothing happened since that could change its answers before
+    /// `opens` but what is looked at where it happens.
+    pub(super) settled: bool,
+    /// Whether all shared limits are windows, whose answers a claim does not change.
+    pub(super) only_windows: bool,
+    /// Whether it matters to the last turn's answers when what is granted is claimed.
+    pub(super) hangs_on_grants: bool,
+    /// The short cuts of the rules.
+    pub(super) quick: Box<[Option<Quick>]>,
     /// Scratch of a turn: lanes in the order in which they are served.
     pub(super) order: Vec<usize>,
     /// Scratch of a turn: shared limits that a costly request waits for.
@@ -93,6 +106,12 @@ pub struct Scheduler<W> {
     pub(super) closed: bool,
     /// Nothing starts, whatever the rule.
     pub(super) paused: bool,
+    /// Whether any limit counts, or counted, from the end of an attempt.
+    pub(super) any_end: bool,
+    /// Whether a server ever said anything of its own counters: then it matters when attempts end.
+    pub(super) observes: bool,
+    /// Whether a call went the long way since the owner found nothing to see to.
+    pub(super) stirred: bool,
     /// The first instant that there is.
     begin: Instant,
     now: Instant,
@@ -108,13 +127,35 @@ pub(super) struct RuleState {
     pub(super) running: usize,
 }
 
-/// What a timer is for.
+/// What a timer is for, by index: a parked queue or a request that stepped out.
+///
+/// Whether it is still meant shows in its state, which names the instant. If something else took its place in the slab
+/// and waits for the very same instant, then that is due, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
-    /// A parked queue, by index and generation.
-    Queue(u32, u32),
-    /// A request that stepped out.
-    Request(RequestId),
+pub(super) struct Due(u32);
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whom {
+    Queue(u32),
+    Request(u32),
+}
+
+impl Due {
+    /// No slab has as many entries: it would be larger than all memory.
+    const REQUEST: u32 = 1 << 31;
+
+    pub(super) const fn queue(index: u32) -> Self {
+        Self(index)
+    }
+
+    pub(super) const fn request(index: u32) -> Self {
+        Self(index | Self::REQUEST)
+    }
+
+    pub(super) const fn whom(self) -> Whom {
+        if self.0 & Self::REQUEST == 0 { Whom::Queue(self.0) } else { Whom::Request(self.0 & !Self::REQUEST) }
+    }
 }
 
 impl<W> Scheduler<W> {
@@ -150,6 +191,10 @@ impl<W> Scheduler<W> {
             sweeps: Timers::new(),
             leases: VecDeque::new(),
             opens: None,
+            settled: false,
+            hangs_on_grants: false,
+            only_windows: plan.shares_only_windows(),
+            quick: Quick::all(&plan),
             order: Vec::new(),
             reserved: Vec::new(),
             pool_reserved: false,
@@ -158,12 +203,15 @@ impl<W> Scheduler<W> {
             door: Door::default(),
             streaks: Streaks::default(),
             retries: plan.retry_budget,
+            any_end: plan.counts_any_end(),
+            observes: false,
             notices: Vec::new(),
             differences: Vec::new(),
             begin,
             now: begin,
             closed: false,
             paused: false,
+            stirred: false,
             plan,
         }
     }
@@ -198,7 +246,8 @@ impl<W> Scheduler<W> {
     pub fn add_key(&mut self, now: Instant, tag: u64) -> KeyId {
         let now = self.tick(now);
         let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan, self.begin));
-        self.note_idle(now, index);
+        // Not yet: its work comes next.
+        self.note_idle(now.saturating_add(Nanos::new(1)), index);
         KeyId { index, generation }
     }
 
@@ -207,6 +256,10 @@ impl<W> Scheduler<W> {
     /// # Errors
     /// Says why the request was turned away; nothing is kept of it then.
     pub fn enter(&mut self, now: Instant, key: KeyId, rule: RuleId, entry: Entry<'_>) -> Result<Enter, Turned> {
+        let is_plain = entry.cost <= 1 && entry.units.is_empty() && entry.not_before.is_none();
+        if is_plain && let Some(id) = self.start_at_once(now, key, rule) {
+            return Ok(Enter::Started(id));
+        }
         let now = self.tick(now);
         let queue = self.admit(key, rule, entry)?;
         if self.needs_no_wait(now, queue, entry) {
@@ -262,16 +315,22 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn is_granted(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| {
-            matches!(request.stage, Stage::Granted { .. }) && self.queues[request.queue].granted.head == id.index
+            matches!(request.stage(), Stage::Granted { .. }) && self.queues[request.queue].granted.head == id.index
         })
     }
 
     /// Wakes the owners of all requests in line, before it, or whose attempts may only run for so long: all that wait
     /// for the machine. They look after themselves. Changes nothing else.
     pub fn wake_waiting(&mut self) {
-        let waits = |request: &Request<W>| {
-            let has_term = request.stage == Stage::Running && request.deadline != Instant::NEVER;
-            request.stage.in_line() || request.stage == Stage::Outside || has_term
+        self.stirred = true;
+        let waits = |request: &Request<W>| match request.stage() {
+            Stage::Outside { .. }
+            | Stage::Queued { .. }
+            | Stage::Granted { .. }
+            | Stage::Asleep
+            | Stage::Out { .. } => true,
+            Stage::Running => request.deadline() != Instant::NEVER,
+            Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => false,
         };
         let waiting: Vec<u32> = self.requests.indices().filter(|&index| waits(&self.requests[index])).collect();
         for index in waiting {
@@ -283,13 +342,14 @@ impl<W> Scheduler<W> {
     ///
     /// A request that slept because it let its lease pass is put back in line, in its old place.
     pub fn claim(&mut self, now: Instant, id: RequestId) -> Claim {
+        let settled = self.settled;
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
-        match request.stage {
-            Stage::Outside | Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
+        match request.stage() {
+            Stage::Outside { .. } | Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
             Stage::Running | Stage::Overdue | Stage::Aborted => Claim::Running,
             Stage::Refused { why } => {
-                let waited = request.deadline.since(request.since);
+                let waited = request.since.since(Instant::ZERO);
                 self.retire(now, id.index);
                 Claim::Refused { why, waited }
             }
@@ -301,13 +361,47 @@ impl<W> Scheduler<W> {
                 self.dispatch(now);
                 self.claim_granted(now, id)
             }
-            Stage::Granted { .. } => self.claim_granted(now, id),
+            Stage::Granted { .. } => {
+                self.settled = settled;
+                self.claim_granted(now, id)
+            }
         }
     }
 
+    /// Whether the instant at which a running request ends matters to a limit. If not, [`finish`](Self::finish) may be
+    /// told any instant that has been, such as the latest that the machine knows.
+    #[must_use]
+    pub fn counts_end(&self, id: RequestId) -> bool {
+        self.requests.contains(id.index, id.generation) && self.ends_count(id.index)
+    }
+
     /// The attempt ended and so does the request. An unknown request is ignored.
-    pub fn finish(&mut self, now: Instant, id: RequestId) {
+    ///
+    /// A waker that is set and not used yet comes back, so that its owner may drop it where that does no harm.
+    pub fn finish(&mut self, now: Instant, id: RequestId) -> Option<W> {
+        if let Some(waker) = self.end_quickly(now, id) {
+            return waker;
+        }
+        let waker = self.take_waker(id);
         self.withdraw(now, id);
+        waker
+    }
+
+    /// Whether there may be something for the owner to see to: somebody to wake or to forget, something to tell, an
+    /// earlier wake-up. A start or an end that took the short cut leaves nothing.
+    #[must_use]
+    pub const fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
+    /// The owner is to look in any case, as time has passed.
+    pub const fn stir(&mut self) {
+        self.stirred = true;
+    }
+
+    /// The owner looked, and there was nothing: until the next call that takes the long way there is no need to look.
+    pub const fn calm(&mut self) {
+        self.stirred = false;
     }
 
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
@@ -386,20 +480,23 @@ impl<W> Scheduler<W> {
     /// The owner dropped the request, in whatever state: what it had not used is refunded. An unknown request is
     /// ignored.
     pub fn withdraw(&mut self, now: Instant, id: RequestId) {
+        let settled = self.settled;
         let now = self.tick(now);
         if !self.requests.contains(id.index, id.generation) {
             return;
         }
-        match self.requests[id.index].stage {
+        // Where it matters for others, that is noted on the way.
+        self.settled = settled;
+        match self.requests[id.index].stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
-            Stage::Outside => self.leave_door(self.requests[id.index].queue, self.requests[id.index].number),
+            Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
             Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
             }
             Stage::Refused { .. } => {}
         }
         self.retire(now, id.index);
-        self.after_event(now);
+        self.after_minor_event(now);
     }
 
     /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
@@ -410,12 +507,12 @@ impl<W> Scheduler<W> {
     /// never room for `actual`.
     pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
         let now = self.tick(now);
-        if self.requests.get(id.index, id.generation).is_none_or(|request| !request.stage.may_go_on()) {
+        if self.requests.get(id.index, id.generation).is_none_or(|request| !request.stage().may_go_on()) {
             return;
         }
         let request = &mut self.requests[id.index];
-        let before = request.costs.set(charge, actual);
-        let (queue, at, is_read) = (request.queue, request.since, request.is_read);
+        let before = request.own_costs().set(charge, actual);
+        let (queue, at, is_read) = (request.queue, request.since, request.is_read());
         let Self { plan, queues, keys, shared, days, .. } = self;
         let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
         let rule = &plan.rules[usize::from(*rule)];
@@ -452,8 +549,7 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
-        self.queues[queue].learnt_until = Instant::ZERO;
-        self.renumber(now, queue, numbers);
+        self.renumber(now, queue, numbers.map(Own::given));
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;
@@ -474,7 +570,8 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         self.closed = true;
         let outside = self.close_door(now);
-        let waiting: Vec<u32> = self.requests.indices().filter(|&index| self.requests[index].stage.in_line()).collect();
+        let waiting: Vec<u32> =
+            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
         for &index in &waiting {
             self.refuse(now, index, Why::Closed);
         }
@@ -485,11 +582,13 @@ impl<W> Scheduler<W> {
     ///
     /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
     pub fn abort(&mut self) -> usize {
+        self.stirred = true;
         let running: Vec<u32> =
-            self.requests.indices().filter(|&index| self.requests[index].stage.may_go_on()).collect();
+            self.requests.indices().filter(|&index| self.requests[index].stage().may_go_on()).collect();
         for &index in &running {
+            self.drop_deadline(index);
             let request = &mut self.requests[index];
-            request.stage = Stage::Aborted;
+            request.set_stage(Stage::Aborted);
             self.wakes.extend(request.waker.take());
         }
         running.len()
@@ -498,7 +597,7 @@ impl<W> Scheduler<W> {
     /// Whether the request was told to give up by [`abort`](Self::abort).
     #[must_use]
     pub fn is_aborted(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Aborted)
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Aborted)
     }
 
     /// Whether requests of the rule are taken in at all: it is not removed, and the machine is not closed.
@@ -516,7 +615,7 @@ impl<W> Scheduler<W> {
     /// Whether a key has its own numbers under a rule. False for a stale key.
     #[must_use]
     pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
-        let own = |queue: &Queue| queue.numbers.is_some() && queue.learnt_until == Instant::ZERO;
+        let own = |queue: &Queue| queue.numbers.as_ref().is_some_and(|own| own.is_given());
         self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| own(&self.queues[queue]))
     }
 
@@ -540,8 +639,18 @@ impl<W> Scheduler<W> {
 
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
+        self.stirred = true;
+        self.settled = false;
+        self.tick_quietly(now)
+    }
+
+    /// The same for a call that leaves nothing to see to.
+    #[inline]
+    pub(super) fn tick_quietly(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
-        self.days.advance(self.now);
+        if !self.plan.zones.is_empty() {
+            self.days.advance(self.now);
+        }
         self.now
     }
 
@@ -591,9 +700,9 @@ impl<W> Scheduler<W> {
     /// Ends the attempt and puts the request in line again, outside its queue.
     fn put_back(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) -> bool {
         let Some(request) = self.requests.get(id.index, id.generation) else { return false };
-        match request.stage {
+        match request.stage() {
             Stage::Running | Stage::Overdue if !self.closed => {}
-            Stage::Outside
+            Stage::Outside { .. }
             | Stage::Running
             | Stage::Overdue
             | Stage::Aborted

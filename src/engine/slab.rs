@@ -33,10 +33,20 @@ struct Chunk<T> {
 #[derive(Debug)]
 enum Slot<T> {
     Free { next: u32 },
-    Full { generation: u32, value: T },
+    Full(T),
 }
 
-impl<T> Slab<T> {
+/// What a slab holds: knows its own generation, so that it may stand in what would be padding.
+pub(crate) trait Entry {
+    fn generation(&self) -> u32;
+    fn set_generation(&mut self, generation: u32);
+}
+
+impl<T: Entry> Slab<T> {
+    /// Bytes of a place.
+    #[cfg(test)]
+    pub(crate) const SLOT: usize = size_of::<Slot<T>>();
+
     pub(crate) const fn new() -> Self {
         Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: 0, len: 0 }
     }
@@ -46,24 +56,29 @@ impl<T> Slab<T> {
     }
 
     /// Stores `value` and says where and under which generation.
-    pub(crate) fn insert(&mut self, value: T) -> (u32, u32) {
+    #[inline]
+    pub(crate) fn insert(&mut self, mut value: T) -> (u32, u32) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
         // have to outlive four thousand million others to be mistaken.
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let chunk = &mut self.chunks[position];
-        let full = Slot::Full { generation, value };
-        let slot = chunk.free;
-        if slot == NIL {
-            chunk.slots.push(full);
-        } else {
-            match std::mem::replace(&mut chunk.slots[slot as usize], full) {
-                Slot::Free { next } => chunk.free = next,
-                Slot::Full { .. } => unreachable!("a slot on the free list holds a value"),
+        value.set_generation(generation);
+        let full = Slot::Full(value);
+        let slot = match chunk.free {
+            NIL => {
+                chunk.slots.push(full);
+                chunk.slots.len() - 1
             }
-        }
-        let slot = if slot == NIL { chunk.slots.len() - 1 } else { slot as usize };
+            free => {
+                let slot = &mut chunk.slots[free as usize];
+                let Slot::Free { next } = *slot else { unreachable!("a slot on the free list holds a value") };
+                chunk.free = next;
+                *slot = full;
+                free as usize
+            }
+        };
         chunk.live += 1;
         self.len += 1;
         ((position * CHUNK + slot) as u32, generation)
@@ -74,7 +89,7 @@ impl<T> Slab<T> {
         let (position, slot) = split(index);
         let chunk = &mut self.chunks[position];
         let old = std::mem::replace(&mut chunk.slots[slot], Slot::Free { next: chunk.free });
-        let Slot::Full { value, .. } = old else { unreachable!("removed an entry twice") };
+        let Slot::Full(value) = old else { unreachable!("removed an entry twice") };
         chunk.free = slot as u32;
         chunk.live -= 1;
         self.len -= 1;
@@ -90,11 +105,40 @@ impl<T> Slab<T> {
     }
 
     /// The entry, if the id is not stale.
+    #[inline]
     pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
         let (position, slot) = split(index);
         match self.chunks.get(position)?.slots.get(slot)? {
-            Slot::Full { generation: found, value } if *found == generation => Some(value),
-            Slot::Full { .. } | Slot::Free { .. } => None,
+            Slot::Full(value) if value.generation() == generation => Some(value),
+            Slot::Full(_) | Slot::Free { .. } => None,
+        }
+    }
+
+    /// Whatever entry is there now.
+    pub(crate) fn find(&self, index: u32) -> Option<&T> {
+        let (position, slot) = split(index);
+        match self.chunks.get(position)?.slots.get(slot)? {
+            Slot::Full(value) => Some(value),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// Whatever entry is there now, to change it.
+    pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
+        let (position, slot) = split(index);
+        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
+            Slot::Full(value) => Some(value),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// The entry to change, if the id is not stale.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let (position, slot) = split(index);
+        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
+            Slot::Full(value) if value.generation() == generation => Some(value),
+            Slot::Full(_) | Slot::Free { .. } => None,
         }
     }
 
@@ -107,7 +151,7 @@ impl<T> Slab<T> {
     pub(crate) fn generation(&self, index: u32) -> u32 {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
-            Slot::Full { generation, .. } => *generation,
+            Slot::Full(value) => value.generation(),
             Slot::Free { .. } => unreachable!("asked a free slot for its generation"),
         }
     }
@@ -116,13 +160,25 @@ impl<T> Slab<T> {
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.iter().enumerate().flat_map(|(position, chunk)| {
             chunk.slots.iter().enumerate().filter_map(move |(slot, entry)| match entry {
-                Slot::Full { .. } => Some((position * CHUNK + slot) as u32),
+                Slot::Full(_) => Some((position * CHUNK + slot) as u32),
                 Slot::Free { .. } => None,
             })
         })
     }
 
+    #[inline]
     fn chunk_with_room(&mut self) -> usize {
+        if let Some(&position) = self.with_room.last()
+            && let Some(chunk) = self.chunks.get(position as usize)
+            && chunk.has_room()
+        {
+            return position as usize;
+        }
+        self.find_chunk_with_room()
+    }
+
+    #[cold]
+    fn find_chunk_with_room(&mut self) -> usize {
         while let Some(&position) = self.with_room.last() {
             if let Some(chunk) = self.chunks.get_mut(position as usize) {
                 if chunk.has_room() {
@@ -171,23 +227,25 @@ impl<T> Chunk<T> {
     }
 }
 
-impl<T> Index<u32> for Slab<T> {
+impl<T: Entry> Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, index: u32) -> &T {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
-            Slot::Full { value, .. } => value,
+            Slot::Full(value) => value,
             Slot::Free { .. } => unreachable!("a link leads to a free slot"),
         }
     }
 }
 
-impl<T> IndexMut<u32> for Slab<T> {
+impl<T: Entry> IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         let (position, slot) = split(index);
         match &mut self.chunks[position].slots[slot] {
-            Slot::Full { value, .. } => value,
+            Slot::Full(value) => value,
             Slot::Free { .. } => unreachable!("a link leads to a free slot"),
         }
     }
@@ -201,14 +259,32 @@ const fn split(index: u32) -> (usize, usize) {
 mod tests {
     use super::*;
 
+    /// A number that knows its generation.
+    #[derive(Debug, PartialEq)]
+    struct Number(u32, u64);
+
+    impl Entry for Number {
+        fn generation(&self) -> u32 {
+            self.0
+        }
+
+        fn set_generation(&mut self, generation: u32) {
+            self.0 = generation;
+        }
+    }
+
+    fn number(number: u64) -> Number {
+        Number(0, number)
+    }
+
     #[test]
     fn an_id_is_stale_once_its_entry_is_gone() {
         let mut slab = Slab::new();
-        let (index, generation) = slab.insert("first");
-        assert_eq!(slab.get(index, generation), Some(&"first"));
-        assert_eq!(slab.remove(index), "first");
+        let (index, generation) = slab.insert(number(1));
+        assert_eq!(slab.get(index, generation), Some(&Number(generation, 1)));
+        assert_eq!(slab.remove(index).1, 1);
         assert!(!slab.contains(index, generation));
-        let (again, newer) = slab.insert("second");
+        let (again, newer) = slab.insert(number(2));
         assert_eq!((again, slab.generation(again)), (index, newer));
         assert!(!slab.contains(index, generation));
     }
@@ -216,7 +292,7 @@ mod tests {
     #[test]
     fn memory_comes_back_when_most_is_gone() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..10_000).map(|number| slab.insert(number).0).collect();
+        let ids: Vec<_> = (0..10_000).map(|value| slab.insert(number(value)).0).collect();
         assert_eq!(slab.len(), 10_000);
         assert_eq!(slab.indices().count(), 10_000);
         for &id in &ids[1..] {
@@ -224,7 +300,7 @@ mod tests {
         }
         let kept: usize = slab.chunks.iter().map(|chunk| chunk.slots.capacity()).sum();
         assert!(kept <= 2 * CHUNK, "{kept} slots are kept for one entry");
-        assert_eq!(slab[ids[0]], 0);
+        assert_eq!(slab[ids[0]].1, 0);
         assert_eq!(slab.indices().collect::<Vec<_>>(), [ids[0]]);
     }
 
@@ -238,17 +314,17 @@ mod tests {
             // The population swells and shrinks, so that chunks are released and made anew.
             let swelling = (step / 5_000) % 2 == 0;
             if held.is_empty() || (state >> 33) % 10 < if swelling { 7 } else { 3 } {
-                let (index, generation) = slab.insert(step);
+                let (index, generation) = slab.insert(number(step));
                 held.push((index, generation, step));
             } else {
                 let (index, generation, value) = held.swap_remove((state >> 40) as usize % held.len());
-                assert_eq!(slab.get(index, generation), Some(&value));
-                assert_eq!(slab.remove(index), value);
+                assert_eq!(slab.get(index, generation), Some(&Number(generation, value)));
+                assert_eq!(slab.remove(index).1, value);
             }
             assert_eq!(slab.len(), held.len());
         }
         for (index, generation, value) in held {
-            assert_eq!(slab.get(index, generation), Some(&value));
+            assert_eq!(slab.get(index, generation), Some(&Number(generation, value)));
         }
     }
 }

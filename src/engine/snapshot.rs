@@ -6,7 +6,8 @@ use super::limit::{self, Ask, LimitState, Spec};
 use super::observe::Difference;
 use super::plan::{LimitSpec, RuleId};
 use super::pool::{EndpointId, EndpointSnapshot};
-use super::queue::{Queue, Request};
+use super::queue::Queue;
+use super::request::Request;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
@@ -138,7 +139,7 @@ impl<W> Scheduler<W> {
             held = held.max(self.queues[queue].hold);
             // What is granted is outstanding in the limits already, and who stepped out is passed. Who is ahead may take
             // nothing of the units that this one takes.
-            ahead = if entry.units.is_empty() { self.queues[queue].waiting.len.into() } else { 0 };
+            ahead = if entry.units.is_empty() { self.queues[queue].waits.into() } else { 0 };
         }
         let mut all = match self.next_endpoint(now, key) {
             Ok(answer) => answer,
@@ -170,13 +171,13 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn would_deadlock(&self, rule: RuleId, key: KeyId, endpoints: &[EndpointId], ancestors: &[RequestId]) -> bool {
         let goes_on = |id: &&RequestId| {
-            self.requests.get(id.index, id.generation).is_some_and(|request| request.stage.may_go_on())
+            self.requests.get(id.index, id.generation).is_some_and(|request| request.stage().may_go_on())
         };
         let indices: Vec<u32> = ancestors.iter().filter(goes_on).map(|id| id.index).collect();
         let running: Vec<&Request<W>> = indices.iter().map(|&index| &self.requests[index]).collect();
         let fills = |spec: &LimitSpec, binds: &dyn Fn(&Queue) -> bool| {
             let bound = running.iter().filter(|request| binds(&self.queues[request.queue]));
-            let taken: u64 = bound.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
+            let taken: u64 = bound.map(|request| u64::from(request.costs().of(spec.charge))).sum();
             limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
         let plan = &self.plan.rules[usize::from(rule.0)];

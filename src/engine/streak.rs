@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use super::answer::{KeyId, RequestId, Target};
 use super::plan::RuleId;
 use super::pool::EndpointId;
-use super::queue::Stage;
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::time::Instant;
 
@@ -196,9 +196,9 @@ impl<W> Scheduler<W> {
     /// When the running attempt of a request began.
     fn began(&self, id: RequestId) -> Option<Instant> {
         let request = self.requests.get(id.index, id.generation)?;
-        match request.stage {
+        match request.stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => Some(request.since),
-            Stage::Outside
+            Stage::Outside { .. }
             | Stage::Queued { .. }
             | Stage::Granted { .. }
             | Stage::Asleep

@@ -122,7 +122,7 @@ impl Nanos {
 impl From<Duration> for Nanos {
     /// Spans longer than 584 years become [`Nanos::MAX`].
     fn from(span: Duration) -> Self {
-        Self(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+        Self(span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into()))
     }
 }
 

@@ -14,8 +14,9 @@ const SMALL: usize = 64;
 /// Targets by instant. `T` is what is due; whether it still is, its owner knows.
 #[derive(Debug)]
 pub(crate) struct Timers<T> {
-    heap: BinaryHeap<Reverse<(Instant, u64, T)>>,
-    entered: u64,
+    heap: BinaryHeap<Reverse<(Instant, u32, T)>>,
+    /// Goes round: entries of one instant may then come out in another order, once in four thousand million.
+    entered: u32,
     stale: usize,
 }
 
@@ -25,13 +26,18 @@ impl<T: Copy + Ord> Timers<T> {
     }
 
     pub(crate) fn push(&mut self, at: Instant, target: T) {
-        self.entered += 1;
+        self.entered = self.entered.wrapping_add(1);
         self.heap.push(Reverse((at, self.entered, target)));
     }
 
     /// The earliest entry, which may be stale.
     pub(crate) fn peek(&self) -> Option<(Instant, T)> {
         self.heap.peek().map(|&Reverse((at, _, target))| (at, target))
+    }
+
+    /// The instant of the earliest entry, which may be stale.
+    pub(crate) fn next(&self) -> Instant {
+        self.heap.peek().map_or(Instant::NEVER, |&Reverse((at, ..))| at)
     }
 
     /// Takes the earliest entry out if it is due.

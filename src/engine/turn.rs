@@ -6,8 +6,9 @@ use super::answer::{RequestId, Why};
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::{LimitRef, PaceRef, RulePlan};
-use super::queue::{Queue, QueueState, Request, Stage};
-use super::scheduler::{Due, Scheduler};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
+use super::scheduler::{Due, Scheduler, Whom};
 use super::slab::{NIL, Slab};
 use super::time::Instant;
 
@@ -57,7 +58,7 @@ pub(super) enum Whose<'a> {
 impl<'a> Whose<'a> {
     pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
-            Self::First(queue) => requests[queues[queue].waiting.head].costs.get(),
+            Self::First(queue) => requests[queues[queue].waiting.head].costs(),
             Self::New(costs) => costs,
         }
     }
@@ -105,18 +106,37 @@ impl<W> Scheduler<W> {
         if !finished {
             self.opens = Some(now);
         }
+        self.settled = finished;
         self.trim();
     }
 
     /// When to call [`dispatch`](Self::dispatch) again. `None`: not before another call.
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let timers = self.timers.peek().map(|(at, _)| at);
-        let deadlines = self.deadlines.peek().map(|(at, _)| at);
-        let sweeps = self.sweeps.peek().map(|(at, _)| at);
-        let leases = self.leases.front().map(|&(at, _)| at);
-        let pool = self.pool.as_ref().and_then(|pool| pool.opens);
-        [timers, deadlines, sweeps, leases, self.opens, self.guard.wake(), pool].into_iter().flatten().min()
+        let next = self.next_but_sweeps().min(self.sweeps.next());
+        (next != Instant::NEVER).then_some(next)
+    }
+
+    /// The same without keys to look at.
+    fn next_but_sweeps(&self) -> Instant {
+        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::NEVER);
+        let lease = or_never(self.leases.front().map(|&(at, _)| at));
+        let pool = or_never(self.pool.as_ref().and_then(|pool| pool.opens));
+        let next = self.timers.next().min(self.deadlines.next()).min(lease);
+        next.min(or_never(self.opens)).min(or_never(self.guard.wake())).min(pool)
+    }
+
+    /// Drops some keys that are busy from the list of idle ones, if nothing but they would wake the owner.
+    fn trim_sweeps(&mut self) {
+        let next = self.next_but_sweeps();
+        for _ in 0..PER_TURN {
+            let Some((_, key)) = self.sweeps.peek().filter(|&(at, _)| at < next) else { return };
+            if self.keys.find(key).is_some_and(|key| key.swept && key.busy == 0) {
+                return;
+            }
+            self.sweeps.pop_due(next);
+            self.forget_sweep(key);
+        }
     }
 
     /// After an event: a turn, if there is anything to do.
@@ -127,6 +147,23 @@ impl<W> Scheduler<W> {
         } else {
             self.opens = None;
             self.trim();
+        }
+    }
+
+    /// After a claim, or an end that gave nothing back: as [`after_event`](Self::after_event), but what the last turn found
+    /// is not looked for again.
+    ///
+    /// What is granted counts as much as what started, so a claim changes no answer but those that hang on its instant.
+    pub(super) fn after_minor_event(&mut self, now: Instant) {
+        let is_known = self.settled
+            && self.pool.is_none()
+            && self.door.is_empty()
+            && !self.hangs_on_grants
+            && self.next_wake().is_none_or(|wake| wake > now);
+        if is_known {
+            self.trim();
+        } else {
+            self.after_event(now);
         }
     }
 
@@ -149,13 +186,19 @@ impl<W> Scheduler<W> {
     /// A grant's lease begins.
     pub(super) fn begin_lease(&mut self, now: Instant, index: u32) {
         let lease = now.saturating_add(self.plan.lease);
-        self.requests[index].stage = Stage::Granted { lease };
+        self.requests[index].set_stage(Stage::Granted { lease });
         let generation = self.requests.generation(index);
         self.leases.push_back((lease, RequestId { index, generation }));
     }
 
-    fn anything_ready(&self) -> bool {
+    pub(super) fn anything_ready(&self) -> bool {
         self.lanes.iter().any(|lane| lane.ready > 0)
+    }
+
+    /// When something that waits for an instant is due: a queue, a request, a lease, a key to look at.
+    pub(super) fn next_due(&self) -> Instant {
+        let lease = self.leases.front().map_or(Instant::NEVER, |&(at, _)| at);
+        self.timers.next().min(self.sweeps.next()).min(lease)
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -175,10 +218,10 @@ impl<W> Scheduler<W> {
             if !is_live(&self.requests, &self.queues, at, due) {
                 continue;
             }
-            match due {
-                Due::Queue(queue, _) => self.make_ready(queue),
-                Due::Request(id) if self.refuse_if_stranded(now, id.index) => {}
-                Due::Request(id) => self.requeue(id.index, Instant::ZERO),
+            match due.whom() {
+                Whom::Queue(queue) => self.make_ready(queue),
+                Whom::Request(request) if self.refuse_if_stranded(now, request) => {}
+                Whom::Request(request) => self.requeue(request, Instant::ZERO),
             }
         }
         self.timers.peek().is_none_or(|(at, _)| at > now)
@@ -210,13 +253,17 @@ impl<W> Scheduler<W> {
             if !has_deadline(&self.requests, at, id) {
                 continue;
             }
-            match self.requests[id.index].stage {
+            match self.requests[id.index].stage() {
                 Stage::Running => self.give_up_attempt(id.index),
                 Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
                     self.refuse(now, id.index, Why::MaxWait);
                 }
                 // It may still claim. The others have no deadline.
-                Stage::Granted { .. } | Stage::Outside | Stage::Overdue | Stage::Aborted | Stage::Refused { .. } => {
+                Stage::Granted { .. }
+                | Stage::Outside { .. }
+                | Stage::Overdue
+                | Stage::Aborted
+                | Stage::Refused { .. } => {
                     continue;
                 }
             }
@@ -235,6 +282,7 @@ impl<W> Scheduler<W> {
         let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
         self.pool_reserved = false;
+        self.hangs_on_grants = !self.only_windows;
         let order = self.serving_order();
         let mut lanes = order.iter();
         let mut next = lanes.next();
@@ -349,8 +397,15 @@ impl<W> Scheduler<W> {
             Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
             Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
             Ask::Room => Gate::Open,
-            Ask::At(at) | Ask::Unclaimed(at) => Gate::Closed(Some(at.max(due))),
-            Ask::Busy => Gate::Closed(None),
+            Ask::At(at) => Gate::Closed(Some(at.max(due))),
+            Ask::Unclaimed(at) => {
+                self.hangs_on_grants = true;
+                Gate::Closed(Some(at.max(due)))
+            }
+            Ask::Busy => {
+                self.hangs_on_grants = true;
+                Gate::Closed(None)
+            }
         }
     }
 
@@ -442,9 +497,10 @@ impl<W> Scheduler<W> {
         let queue = &mut queues[id];
         let index = queue.waiting.head;
         queue.waiting.unlink(requests, index);
+        queue.waits -= 1;
         let is_first = queue.granted.is_empty();
         queue.granted.push_back(requests, index);
-        requests[index].stage = Stage::Granted { lease: Instant::NEVER };
+        requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
         self.wakes.extend(requests[index].waker.take());
         if is_first {
             self.begin_lease(now, index);
@@ -453,13 +509,12 @@ impl<W> Scheduler<W> {
         self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(id);
-        let queue = &mut self.queues[id];
-        queue.credit -= cost;
-        if !self.plan.rules[usize::from(queue.rule)].key_pace.is_empty() {
-            // It may not start again now, and must not be the first of its key to be told so: it would be the first to
-            // come back.
-            queue.credit = 0;
+        self.queues[id].credit -= cost;
+        if self.queues[id].credit > 0 && self.is_kept_by_its_key(now, id) {
+            // It must not be the first of its key to be told so: it would be the first to come back.
+            self.queues[id].credit = 0;
         }
+        let queue = &mut self.queues[id];
         if queue.waiting.is_empty() {
             queue.state = QueueState::Idle;
             self.leave_ring(id);
@@ -469,6 +524,19 @@ impl<W> Scheduler<W> {
         if self.queues[id].owed {
             self.clear_owed(id);
         }
+    }
+
+    /// Whether the pace of its key, which siblings wait for, keeps a queue for longer than that of its lane.
+    fn is_kept_by_its_key(&self, now: Instant, id: u32) -> bool {
+        let queue = &self.queues[id];
+        let rule = &self.plan.rules[usize::from(queue.rule)];
+        let due = pace_due(&rule.key_pace, &self.keys[queue.key].clocks, Costs::ONE);
+        let siblings = || std::iter::successors(Some(queue.sibling), |&sibling| Some(self.queues[sibling].sibling));
+        due > now.max(pace_due(&rule.shared_pace, &self.clocks, Costs::ONE))
+            && siblings().take_while(|&sibling| sibling != id).any(|sibling| {
+                let sibling = &self.queues[sibling];
+                !sibling.waiting.is_empty() && !self.plan.rules[usize::from(sibling.rule)].key_pace.is_empty()
+            })
     }
 
     /// Counts a grant of `lane` against the other lanes that are ready.
@@ -495,7 +563,7 @@ impl<W> Scheduler<W> {
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[id].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
-        let credit = queues[id].credit + lanes[lane].quantum(weight);
+        let credit = queues[id].credit.saturating_add(lanes[lane].quantum(weight));
         lanes[lane].unlink(&mut rings[rule], queues, id);
         lanes[lane].push_back(&mut rings[rule], queues, id, credit);
     }
@@ -524,6 +592,7 @@ impl<W> Scheduler<W> {
         let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;
         let inside = bounds.iter().filter(|&bound| Some(breadth(bound)) <= widest && takes(bound));
         reserved.extend(inside.map(|bound| bound.limit));
+        self.hangs_on_grants |= matches!(all, Ask::Unclaimed(_) | Ask::Busy);
         match all {
             Ask::At(at) | Ask::Unclaimed(at) => Some(at),
             Ask::Room | Ask::Busy => None,
@@ -531,14 +600,14 @@ impl<W> Scheduler<W> {
     }
 
     /// What the first request of a queue takes of its turn.
-    fn cost_of_turn(&self, id: u32) -> u64 {
-        Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by).into()
+    fn cost_of_turn(&self, id: u32) -> u32 {
+        Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by)
     }
 
     fn not_before(&self, whose: Whose<'_>) -> Instant {
         match whose {
             Whose::New(_) => Instant::ZERO,
-            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage {
+            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage() {
                 Stage::Queued { not_before } => not_before,
                 stage => unreachable!("{stage:?} is in the waiting list"),
             },
@@ -546,7 +615,7 @@ impl<W> Scheduler<W> {
     }
 
     pub(super) fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Granted { lease })
+        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Granted { lease })
     }
 
     /// Drops what is no longer due from the tops of the lists, so that nothing wakes the owner for nothing.
@@ -564,6 +633,7 @@ impl<W> Scheduler<W> {
         let Self { timers, deadlines, requests, queues, .. } = self;
         timers.trim(|at, due| is_live(requests, queues, at, due));
         deadlines.trim(|at, id| has_deadline(requests, at, id));
+        self.trim_sweeps();
     }
 }
 
@@ -578,21 +648,19 @@ impl From<Ask> for Refusal {
 
 /// Whether a timer's target still waits for it.
 pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
-    match due {
-        Due::Queue(index, generation) => {
-            queues.get(index, generation).is_some_and(|queue| queue.state == QueueState::Parked { until: at })
-        }
-        Due::Request(id) => {
-            requests.get(id.index, id.generation).is_some_and(|request| request.stage == Stage::Out { until: at })
+    match due.whom() {
+        Whom::Queue(queue) => queues.find(queue).is_some_and(|queue| queue.state == QueueState::Parked { until: at }),
+        Whom::Request(request) => {
+            requests.find(request).is_some_and(|request| request.stage() == Stage::Out { until: at })
         }
     }
 }
 
 /// Whether a request still stands in line, or its attempt still runs, under this deadline.
 pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: RequestId) -> bool {
-    requests
-        .get(id.index, id.generation)
-        .is_some_and(|request| request.deadline == at && (request.stage.in_line() || request.stage == Stage::Running))
+    requests.get(id.index, id.generation).is_some_and(|request| {
+        request.deadline() == at && (request.stage().in_line() || request.stage() == Stage::Running)
+    })
 }
 
 /// What counts nothing of a request does not pace it.

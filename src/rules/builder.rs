@@ -439,8 +439,11 @@ impl Lane {
         self
     }
 
-    /// The part of the grants, `part` of `of`, that it gets while it is ready; `part` 0 is strict priority. Default:
-    /// 1 of 20.
+    /// The part of the grants, `part` of `of`, that it gets at least while it is ready; `part` 0 is strict priority.
+    /// Default: 1 of 20.
+    ///
+    /// With `L` lanes and a share of 1/n it is served once n - L grants went to others, so that what it takes of a full
+    /// line is up to 1/(n - L + 1). Rules in which the lanes below the first take more than half of it are refused.
     pub fn share(mut self, part: u32, of: u32) -> Self {
         self.share = Some(Share::new(part, of).into());
         self

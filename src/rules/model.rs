@@ -174,6 +174,12 @@ impl Share {
         }
         Self { part: part / a, of: of / a }
     }
+
+    /// How many grants go to others before a lane of so many is served. `None`: as many as there are.
+    pub(super) fn bypass(self, lanes: usize) -> Option<u32> {
+        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        (self.part > 0).then(|| self.of.div_ceil(self.part).saturating_sub(lanes).max(1))
+    }
 }
 
 impl Default for Share {

@@ -438,9 +438,10 @@ impl Rules {
     }
 }
 
-#[cfg(feature = "tokio")]
+#[allow(dead_code, reason = "floors above this one use it")]
 impl Rules {
     /// These rules with the endpoints of others, if those have a pool.
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn with_endpoints_of(&self, other: &Self) -> Self {
         match &other.model().pool {
             Some(pool) => self.with_checked(pool.endpoints.clone()),
@@ -449,6 +450,7 @@ impl Rules {
     }
 
     /// These rules with only those of their endpoints.
+    #[allow(dead_code, reason = "floors above this one use it")]
     pub(crate) fn with_endpoints_that(&self, stay: impl Fn(&str) -> bool) -> Self {
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
         all.retain(|endpoint| stay(&endpoint.name));

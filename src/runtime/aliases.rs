@@ -19,9 +19,14 @@ pub(crate) struct Aliases {
 }
 
 impl Aliases {
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// The key that stands for this one.
     pub(crate) fn resolve<'a>(&self, key: &'a Key) -> Cow<'a, Key> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any() {
             return Cow::Borrowed(key);
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,9 @@ pub struct Attempt {
     pub(super) rule: RuleId,
     pub(super) key: Key,
     pub(super) number: u32,
-    pub(super) is_last: bool,
+    pub(super) failures: u32,
+    /// The request's own number; `None`: the rule's.
+    pub(super) attempts: Option<u32>,
     pub(super) waited: Duration,
     pub(super) endpoint: Option<Endpoint>,
 }
@@ -99,8 +101,9 @@ impl Attempt {
 
     /// Whether a transient failure of this attempt would be final.
     #[must_use]
-    pub const fn is_last(&self) -> bool {
-        self.is_last
+    pub fn is_last(&self) -> bool {
+        let of_rule = || self.shared.live.load().rule(self.rule).retry.attempts;
+        self.failures.saturating_add(1) >= self.attempts.unwrap_or_else(of_rule)
     }
 
     /// The attempt cost `actual` in this unit, not what was asked for: its limits count that from now on.

@@ -37,6 +37,11 @@ impl Clock {
         self.advance(TokioInstant::now())
     }
 
+    /// What it showed when it was last read.
+    pub(crate) const fn latest(&self) -> Instant {
+        self.latest
+    }
+
     fn advance(&mut self, wall: TokioInstant) -> Instant {
         let behind = if wall >= self.anchor {
             let now = self.base.saturating_add((wall - self.anchor).into());

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
-use crate::engine::{Anchor, Charge, EndpointId, Instant, KeyId, LimitKind, LimitSpec, Plan, RuleId, RulePlan};
+use crate::engine::{Charge, EndpointId, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
@@ -58,17 +58,7 @@ impl Live {
         let listed = (0..=u16::MAX).map(RuleId).zip(&plan.rules).filter(|(_, rule)| !rule.removed);
         let mut names: Box<[_]> = listed.map(|(id, rule)| (Arc::clone(&rule.name), id)).collect();
         names.sort();
-        let from_end = |specs: &[LimitSpec]| {
-            specs.iter().any(|spec| match spec.kind {
-                LimitKind::Window { anchor, .. } => anchor == Anchor::End,
-                LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => false,
-            })
-        };
-        let mut endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints);
-        let nests = from_end(&plan.key_limits)
-            || from_end(&plan.shared_limits)
-            || endpoints.any(|endpoint| from_end(&endpoint.limits) || from_end(&endpoint.key_limits))
-            || plan.rules.iter().any(|rule| from_end(&rule.own));
+        let nests = plan.counts_any_end();
         let mut live = Self {
             #[cfg(feature = "metrics")]
             meters: OnceLock::new(),
@@ -242,6 +232,7 @@ impl Shared {
             // Under the lock, so that two replacements follow each other.
             let before = self.live.load();
             let live = Arc::new(before.followed_by(next(&before)?));
+            self.nests.store(live.nests, Ordering::Relaxed);
             self.live.store(Arc::clone(&live));
             state.machine.replace(now, Arc::clone(&live.plan));
             Ok::<(), Findings>(())

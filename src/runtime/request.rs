@@ -34,17 +34,8 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let live = shared.live.load();
-        let max_wait = rule.as_ref().ok().and_then(|rule| live.rule(*rule).max_wait).unwrap_or(Nanos::MAX);
-        let wishes = Wishes {
-            cost: 1,
-            not_before: Nanos::ZERO,
-            max_wait,
-            special: None,
-            idempotent: false,
-            fail_fast: false,
-            eager: false,
-        };
+        let wishes =
+            Wishes { cost: 1, max_wait: None, special: None, idempotent: false, fail_fast: false, eager: false };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
 
@@ -106,13 +97,13 @@ impl<'a, C> Request<'a, C> {
     ///
     /// Default: the rule's `max_wait`, or as long as it takes.
     pub fn max_wait(mut self, span: Duration) -> Self {
-        self.wishes.max_wait = span.into();
+        self.wishes.max_wait = Some(span.into());
         self
     }
 
     /// Does not start before this span is over, counted from its entry into the line. Default: zero.
     pub fn not_before(mut self, span: Duration) -> Self {
-        self.wishes.not_before = span.into();
+        self.wishes.special().not_before = span.into();
         self
     }
 

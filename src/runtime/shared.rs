@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// The rules in force.
     pub(crate) live: ArcSwap<Live>,
+    /// What the rules in force say of it: looked up at every poll.
+    pub(super) nests: AtomicBool,
     pub(crate) numbers: Numbers,
     pub(crate) keys: Keys,
     pub(crate) aliases: Aliases,
@@ -76,6 +78,7 @@ impl Shared {
                 seed,
                 became_idle: false,
             }),
+            nests: AtomicBool::new(live.nests),
             live: ArcSwap::from_pointee(live),
             numbers: Numbers::default(),
             keys: Keys::default(),
@@ -116,6 +119,25 @@ impl Shared {
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut State, Instant) -> R) -> R {
         let mut state = self.lock();
         let now = state.clock.read();
+        // Whatever is due by now is seen to, even by who only looks.
+        state.machine.stir();
+        self.call(state, now, call)
+    }
+
+    /// The same at the end of an attempt. Unless it `matters` anyway, the clock is read only for a limit that counts from
+    /// there.
+    pub(crate) fn with_end<R>(&self, id: RequestId, matters: bool, call: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let now = if matters || state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
+        self.call(state, now, call)
+    }
+
+    fn call<'a, R>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        now: Instant,
+        call: impl FnOnce(&mut State, Instant) -> R,
+    ) -> R {
         let result = call(&mut state, now);
         if state.has_news(now) && !errands::are_run_for(self) {
             // One turn is the caller's share; what is left is a driver's.
@@ -125,6 +147,23 @@ impl Shared {
             errands::run(self, state, now);
         }
         result
+    }
+
+    /// Starts a request that nothing is in the way of, if that can be seen at once. `None` says nothing.
+    pub(crate) fn start_at_once(&self, key: &Key, rule: RuleId, is_permit: bool) -> Option<(RequestId, KeyId)> {
+        if self.nests.load(Ordering::Relaxed) || self.aliases.any() {
+            return None;
+        }
+        let record = self.keys.get(self.keys.hash(key), key)?;
+        let mut state = self.lock();
+        let now = state.clock.read();
+        // Whether anybody will tell when its time is over is found out the long way.
+        if !is_permit && state.machine.plan().rules[usize::from(rule.0)].attempt_timeout.is_some() {
+            return None;
+        }
+        let id = state.machine.start_at_once(now, record, rule)?;
+        state.began(id, if is_permit { Term::Open } else { Term::Own(Nanos::MAX) });
+        Some((id, record))
     }
 
     /// Calls the machine with a key's record, made anew if the engine does not know it any more.
@@ -227,12 +266,12 @@ impl Shared {
 
     /// The attempts of this balancer that are being polled on this thread, outermost first.
     pub(crate) fn ancestors(&self) -> Vec<RequestId> {
-        if self.live.load().nests { nesting::ancestors(self.address()) } else { Vec::new() }
+        if self.nests.load(Ordering::Relaxed) { nesting::ancestors(self.address()) } else { Vec::new() }
     }
 
     /// Remembers an attempt while `poll` polls it.
     pub(crate) fn polling<R>(&self, id: RequestId, poll: impl FnOnce() -> R) -> R {
-        if self.live.load().nests { nesting::polling(self.address(), id, poll) } else { poll() }
+        if self.nests.load(Ordering::Relaxed) { nesting::polling(self.address(), id, poll) } else { poll() }
     }
 
     pub(crate) fn is_aborting(&self) -> bool {
@@ -307,8 +346,11 @@ impl State {
     }
 
     fn limit(&mut self, id: RequestId, longest: Nanos) -> bool {
-        self.machine.limit_attempt(id, longest);
-        longest != Nanos::MAX
+        let is_limited = longest != Nanos::MAX;
+        if is_limited {
+            self.machine.limit_attempt(id, longest);
+        }
+        is_limited
     }
 
     /// An attempt ended.
@@ -347,13 +389,20 @@ impl State {
     }
 
     fn has_news(&mut self, now: Instant) -> bool {
+        if !self.machine.is_stirred() && !self.became_idle {
+            return false;
+        }
         let next = self.next_wake();
-        next <= now
+        let news = next <= now
             || self.became_idle
             || self.drivers.late_for(next)
             || !self.machine.take_wakes().is_empty()
             || !self.machine.take_evicted().is_empty()
-            || !self.machine.take_notices().is_empty()
+            || !self.machine.take_notices().is_empty();
+        if !news {
+            self.machine.calm();
+        }
+        news
     }
 }
 

@@ -161,7 +161,7 @@ fn lane(random: &mut Random, flavour: Flavour) -> Lane {
     let shares: &[u64] = match flavour.lanes {
         1 => &[20],
         2 => &[20, 6, 4, 3, 2, 0],
-        _ => &[20, 6, 4, 0],
+        _ => &[20, 8, 6, 0],
     };
     Lane {
         share: random.pick(shares),

@@ -196,17 +196,35 @@ impl Books {
 
     /// Whether a rule leaves room for more urgent ones in some limit that both draw on.
     pub(crate) fn is_paced(&self, rule: usize) -> bool {
+        self.limits.iter().any(|limit| self.leaves_room(limit, rule))
+    }
+
+    /// Whether the rules of a rule's lane leave room for more urgent ones in the same limits, and in none that each key
+    /// has or of which a part stays free.
+    pub(crate) fn is_paced_alike(&self, rule: usize) -> bool {
         let lane = self.spec.rules[rule].lane;
-        let shares = |limit: &super::limits::Limit| {
-            !limit.private
-                && limit.binds_rule(rule)
-                && limit.period > 0
-                && (0..self.spec.rules.len()).any(|other| limit.binds_rule(other) && self.spec.rules[other].lane < lane)
+        let paced_by = |rule: usize| {
+            let limits = self.limits.iter().enumerate().filter(|(_, limit)| self.leaves_room(limit, rule));
+            limits
+                .map(|(position, limit)| (!limit.each_key && limit.count < 50).then_some(position))
+                .collect::<Option<Vec<usize>>>()
         };
-        let horizon = self.spec.lanes[lane].horizon();
-        horizon.is_some_and(|horizon| {
-            self.limits.iter().any(|limit| shares(limit) && (limit.period <= horizon || limit.count >= 50))
-        })
+        let mut all = (0..self.spec.rules.len()).filter(|&other| self.spec.rules[other].lane == lane).map(paced_by);
+        let first = all.next().flatten();
+        first.is_some() && all.all(|other| other == first)
+    }
+
+    /// Whether a rule leaves room for more urgent ones in a limit that both draw on.
+    fn leaves_room(&self, limit: &super::limits::Limit, rule: usize) -> bool {
+        let lane = self.spec.rules[rule].lane;
+        let others =
+            || (0..self.spec.rules.len()).any(|other| limit.binds_rule(other) && self.spec.rules[other].lane < lane);
+        let within = |horizon| limit.period <= horizon || limit.count >= 50;
+        !limit.private
+            && limit.binds_rule(rule)
+            && limit.period > 0
+            && self.spec.lanes[lane].horizon().is_some_and(within)
+            && others()
     }
 
     /// All keys that were ever used.

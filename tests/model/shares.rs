@@ -102,14 +102,15 @@ impl Books {
         let ready: Vec<QueueId> = waiting
             .iter()
             .copied()
-            .filter(|&(rule, key)| {
-                self.head(rule, key).is_some_and(|head| self.obstacles(head, true).is_empty()) && !self.is_paced(rule)
-            })
+            .filter(|&(rule, key)| self.head(rule, key).is_some_and(|head| self.obstacles(head, true).is_empty()))
             .collect();
         if !self.has_siblings() {
+            // One clock for all of a lane is in nobody's way more than in another's.
+            let ready: Vec<QueueId> = ready.iter().copied().filter(|&(rule, _)| self.is_paced_alike(rule)).collect();
             self.count_pairs(served, &ready)?;
             self.count_turns(served, &ready, &waiting)?;
         }
+        let ready: Vec<QueueId> = ready.into_iter().filter(|&(rule, _)| !self.is_paced(rule)).collect();
         self.count_lanes(served, &ready)?;
         self.count_siblings(served, &waiting)
     }

@@ -70,7 +70,8 @@ pub(crate) struct LimitState {
 enum Kind {
     Window(Window),
     Gcra(Gcra),
-    Calendar(Calendar),
+    /// In a box: it is the largest and the rarest.
+    Calendar(Box<Calendar>),
 }
 
 impl LimitState {
@@ -78,9 +79,17 @@ impl LimitState {
         let kind = match kind {
             LimitKind::Window { .. } => Kind::Window(Window::default()),
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => Kind::Gcra(Gcra::default()),
-            LimitKind::Calendar { .. } => Kind::Calendar(Calendar::default()),
+            LimitKind::Calendar { .. } => Kind::Calendar(Box::default()),
         };
         Self { kind, awaited: 0, observed: None }
+    }
+
+    /// The window that it is, if it is one of which no server ever said anything.
+    pub(crate) const fn as_window(&mut self) -> Option<&mut Window> {
+        match (&mut self.kind, &self.observed) {
+            (Kind::Window(window), None) => Some(window),
+            (Kind::Window(_), Some(_)) | (Kind::Gcra(_) | Kind::Calendar(_), _) => None,
+        }
     }
 
     /// Whether `cost` fits now, with `reserve` left over.
@@ -107,7 +116,7 @@ impl LimitState {
     }
 
     /// A request is outstanding, whether there is room for it or not.
-    pub(crate) const fn owe(&mut self, cost: u32) {
+    pub(crate) fn owe(&mut self, cost: u32) {
         match &mut self.kind {
             Kind::Window(window) => window.owe(cost),
             Kind::Gcra(gcra) => gcra.grant(cost),
@@ -126,6 +135,17 @@ impl LimitState {
             Kind::Window(window) => window.claim(spec.window(), now, cost),
             Kind::Gcra(gcra) => gcra.claim(spec.gcra(), now, cost),
             Kind::Calendar(calendar) => calendar.claim(spec.calendar(), now, cost),
+        }
+    }
+
+    /// A request for which there was room a moment ago is granted and begins in one.
+    pub(crate) fn start(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
+        if let Kind::Window(window) = &mut self.kind {
+            self.awaited += u64::from(cost);
+            window.start(spec.window(), now, cost);
+        } else {
+            self.grant(spec, now, cost);
+            self.claim(spec, now, cost);
         }
     }
 
@@ -243,12 +263,11 @@ impl LimitState {
     }
 }
 
-/// The states of a handful of limits: up to two of them in place.
+/// The states of a handful of limits: a single one in place.
 #[derive(Debug)]
 pub(crate) enum LimitStates {
     None,
     One(LimitState),
-    Two([LimitState; 2]),
     Many(Box<[LimitState]>),
 }
 
@@ -257,7 +276,6 @@ impl LimitStates {
         match specs {
             [] => Self::None,
             [only] => Self::One(LimitState::new(only.kind)),
-            [first, second] => Self::Two([LimitState::new(first.kind), LimitState::new(second.kind)]),
             more => Self::Many(more.iter().map(|spec| LimitState::new(spec.kind)).collect()),
         }
     }
@@ -266,16 +284,15 @@ impl LimitStates {
         match self {
             Self::None => &[],
             Self::One(only) => std::slice::from_ref(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }
 
+    #[inline]
     pub(crate) fn as_mut_slice(&mut self) -> &mut [LimitState] {
         match self {
             Self::None => &mut [],
             Self::One(only) => std::slice::from_mut(only),
-            Self::Two(both) => both,
             Self::Many(all) => all,
         }
     }

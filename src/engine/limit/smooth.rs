@@ -394,10 +394,10 @@ mod tests {
         gcra.grant(1);
         gcra.claim(spec, at(0), 1);
         gcra.grant(1);
-        gcra.settle(spec, at(0), 1, 11);
+        gcra.settle(spec, Instant::ZERO, 1, 11);
         gcra.claim(spec, at(0), 1);
         assert_eq!(gcra.ask(spec, at(0), 1), Ask::At(at(1_100)));
-        gcra.settle(spec, at(0), 1, u32::MAX);
+        gcra.settle(spec, Instant::ZERO, 1, u32::MAX);
         assert!(matches!(gcra.ask(spec, at(0), 2), Ask::At(later) if later > at(1_000_000)));
     }
 

@@ -28,6 +28,14 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// The numbers of a window.
+    pub(crate) const fn of_window(kind: LimitKind) -> Option<window::Spec> {
+        match kind {
+            LimitKind::Window { count, period, anchor, grain } => Some(window::Spec { count, period, anchor, grain }),
+            LimitKind::Spaced { .. } | LimitKind::Bucket { .. } | LimitKind::Calendar { .. } => None,
+        }
+    }
+
     /// Whether the limit lets go only when attempts end.
     pub(crate) const fn counts_from_end(self) -> bool {
         match self {

@@ -52,6 +52,24 @@ struct Ring {
 const KEPT_ENTRIES: usize = 64;
 
 impl Window {
+    /// What it counts now: what started in the period before, and what is outstanding.
+    #[inline]
+    pub(crate) fn counted(&mut self, period: Nanos, now: Instant) -> u64 {
+        let used = match &mut self.log {
+            Log::Empty => 0,
+            Log::One { at, cost } if at.saturating_add(period) > now => u64::from(*cost),
+            Log::One { .. } => {
+                self.log = Log::Empty;
+                0
+            }
+            Log::Many(ring) => {
+                ring.forget(now, period);
+                ring.used
+            }
+        };
+        self.outstanding + used
+    }
+
     /// Whether `cost` fits now, with `reserve` left over for others.
     pub(crate) fn ask(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
         self.log.forget(now, spec.period);
@@ -93,6 +111,16 @@ impl Window {
         match spec.anchor {
             Anchor::Start => self.count(spec, now, cost),
             Anchor::End => {}
+        }
+    }
+
+    /// Granted and begun in one, just after there was room for it.
+    #[inline]
+    pub(crate) fn start(&mut self, spec: Spec, now: Instant, cost: u32) {
+        match spec.anchor {
+            Anchor::Start if spec.period.is_zero() => {}
+            Anchor::Start => self.log.push(spec.written(now), cost),
+            Anchor::End => self.outstanding += u64::from(cost),
         }
     }
 
@@ -219,6 +247,22 @@ impl Spec {
     }
 }
 
+impl Ring {
+    /// Drops the starts that left the window.
+    fn forget(&mut self, now: Instant, period: Nanos) {
+        while let Some(&(at, cost)) = self.starts.front() {
+            if at.saturating_add(period) > now {
+                return;
+            }
+            self.starts.pop_front();
+            self.used -= u64::from(cost);
+        }
+        if self.starts.capacity() > KEPT_ENTRIES {
+            self.starts.shrink_to(KEPT_ENTRIES);
+        }
+    }
+}
+
 impl Log {
     fn used(&self) -> u64 {
         match self {
@@ -246,19 +290,11 @@ impl Log {
                     *self = Self::Empty;
                 }
             }
-            Self::Many(ring) => {
-                while let Some(&(at, cost)) = ring.starts.front() {
-                    if !gone(at) {
-                        return;
-                    }
-                    ring.starts.pop_front();
-                    ring.used -= u64::from(cost);
-                }
-                ring.starts.shrink_to(KEPT_ENTRIES);
-            }
+            Self::Many(ring) => ring.forget(now, period),
         }
     }
 
+    #[inline]
     fn push(&mut self, now: Instant, cost: u32) {
         match self {
             Self::Empty => *self = Self::One { at: now, cost },

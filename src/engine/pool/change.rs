@@ -36,7 +36,7 @@ impl<W> Scheduler<W> {
                 *pool = new.as_ref().map(|plan| Box::new(Pool::new(plan)));
                 let indices: Vec<u32> = requests.indices().collect();
                 for index in indices {
-                    requests[index].route = None;
+                    requests[index].set_route(None);
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {

@@ -21,7 +21,7 @@ impl<W> Scheduler<W> {
     /// The endpoint of a granted or running request.
     #[must_use]
     pub fn endpoint_of(&self, id: RequestId) -> Option<EndpointId> {
-        self.requests.get(id.index, id.generation)?.route.as_ref()?.at
+        self.requests.get(id.index, id.generation)?.route()?.at
     }
 
     /// A running attempt ended so, as far as its endpoint is concerned; it runs until [`finish`](Self::finish) or what
@@ -31,16 +31,19 @@ impl<W> Scheduler<W> {
     /// request and against nobody else. Without a pool, for an unknown request and for one that has reported, nothing
     /// happens.
     pub fn report(&mut self, now: Instant, id: RequestId, report: Report, seed: u64) {
+        if self.pool.is_none() {
+            return;
+        }
         let now = self.tick(now);
         let Self { plan, pool, requests, notices, .. } = self;
         let (Some(pool), true) = (pool, requests.contains(id.index, id.generation)) else { return };
         let plan = plan.pooled();
         let slowest = pool.slowest(now);
         let request = &mut requests[id.index];
-        let (true, Some(route)) = (request.stage.may_go_on(), &mut request.route) else { return };
+        let took = now.since(request.since);
+        let (true, Some(route)) = (request.stage().may_go_on(), request.route_mut()) else { return };
         let (Some(at), Some(ticket)) = (route.at, route.ticket.take()) else { return };
         let endpoint = &mut pool.endpoints[usize::from(at.0)];
-        let took = now.since(request.since);
         let report = match (report, route.charged) {
             (Report::Failure, Some(charged)) if charged != at => Report::Neutral,
             (Report::Failure, _) => {
@@ -76,12 +79,12 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn rest_elsewhere(&self, now: Instant, id: RequestId, wait: Nanos) -> Nanos {
         let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else { return wait };
-        let Some(route) = &request.route else { return wait };
+        let Some(route) = request.route() else { return wait };
         let plan = self.plan.pooled();
         let mut shortest: Option<Nanos> = None;
         for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints) {
             let plan_of = &plan.endpoints[usize::from(at.0)];
-            if !route.allows(at) || plan_of.must_fit(request.costs.get()).is_err() {
+            if !route.allows(at) || plan_of.must_fit(request.costs()).is_err() {
                 continue;
             }
             let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
@@ -101,12 +104,12 @@ impl<W> Scheduler<W> {
         let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else {
             return Elsewhere::Nowhere;
         };
-        let Some(route) = &request.route else { return Elsewhere::Nowhere };
+        let Some(route) = request.route() else { return Elsewhere::Nowhere };
         let plan = self.plan.pooled();
         let usable = |at: EndpointId| {
             let (endpoint, plan_of) = (&pool.endpoints[usize::from(at.0)], &plan.endpoints[usize::from(at.0)]);
             let standing = endpoint.standing(plan_of, &plan.breaker, now);
-            matches!(standing, Standing::Usable { .. }) && plan_of.must_fit(request.costs.get()).is_ok()
+            matches!(standing, Standing::Usable { .. }) && plan_of.must_fit(request.costs()).is_ok()
         };
         let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
         let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
@@ -148,7 +151,7 @@ impl<W> Scheduler<W> {
 
     /// A request that backs off was everywhere: it begins anew.
     pub(in crate::engine) fn forget_tried(&mut self, index: u32) {
-        if let Some(route) = &mut self.requests[index].route {
+        if let Some(route) = self.requests[index].route_mut() {
             route.tried.clear();
             route.barred = Instant::ZERO;
         }

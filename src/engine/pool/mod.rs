@@ -27,8 +27,8 @@ pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
 pub(super) use self::route::{KeySeat, Route};
 pub use self::state::{EndpointAnswer, EndpointRoom, EndpointSnapshot};
 
-/// A queue that waits: its lane, its turn, its index and generation.
-pub(super) type Waiting = (usize, i64, u32, u32);
+/// A queue that waits: its lane, its turn, its index.
+pub(super) type Waiting = (usize, i64, u32);
 
 /// The endpoints of a machine. One whose plan has none keeps nothing.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Pool {
     grants: u64,
     /// How far those that are used by weight have come.
     pass: u64,
-    /// Queues that wait for something to happen at an endpoint, by lane and turn, then by index and generation.
+    /// Queues that wait for something to happen at an endpoint, by lane and turn.
     waiting: BTreeSet<Waiting>,
     /// Something happened: those after this one have yet to look whether it is of use to them.
     unsettled: Option<Waiting>,

@@ -9,7 +9,8 @@ use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
 use crate::engine::limit::{self, Ask};
 use crate::engine::plan::{LimitSpec, Plan};
-use crate::engine::queue::{QueueState, Stage};
+use crate::engine::queue::QueueState;
+use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
 use crate::engine::turn::{Refusal, Whose};
@@ -49,7 +50,7 @@ impl<W> Scheduler<W> {
             return Choice::Out(None);
         };
         let route = match whose {
-            Whose::First(queue) => requests[queues[queue].waiting.head].route.as_deref(),
+            Whose::First(queue) => requests[queues[queue].waiting.head].route(),
             Whose::New(_) => None,
         };
         let costs = whose.costs(requests, queues);
@@ -63,9 +64,9 @@ impl<W> Scheduler<W> {
         let Some(pool) = pool else { return };
         let plan = plan.pooled();
         let request = &mut requests[index];
-        let costs = request.costs.get();
+        let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route.as_deref(), key.seat.as_deref_mut(), Some(key.tag));
+        let places = (request.route(), key.seat.as_deref_mut(), Some(key.tag));
         let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
             unreachable!("the pool had room at this very instant");
         };
@@ -75,7 +76,7 @@ impl<W> Scheduler<W> {
             endpoint.latency.busy(now);
         }
         endpoint.live += 1;
-        let route = request.route.get_or_insert_default();
+        let route = request.route_or_new();
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
@@ -87,8 +88,8 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn unseat(&mut self, now: Instant, index: u32) {
         let Self { plan, pool, requests, .. } = self;
         let Some(pool) = pool else { return };
-        let running = requests[index].stage.runs();
-        let Some(route) = &mut requests[index].route else { return };
+        let running = requests[index].stage().runs();
+        let Some(route) = requests[index].route_mut() else { return };
         let Some(id) = route.at.take() else { return };
         let endpoint = &mut pool.endpoints[usize::from(id.0)];
         endpoint.live -= 1;
@@ -105,11 +106,11 @@ impl<W> Scheduler<W> {
     /// An attempt begins: its endpoint has one more that runs.
     pub(in crate::engine) fn note_running(&mut self, index: u32) {
         let Some(pool) = &mut self.pool else { return };
-        if let Some(id) = self.requests[index].route.as_ref().and_then(|route| route.at) {
+        if let Some(id) = self.requests[index].route().and_then(|route| route.at) {
             pool.endpoints[usize::from(id.0)].running += 1;
         }
         let request = &mut self.requests[index];
-        if let Some(route) = &mut request.route {
+        if let Some(route) = request.route_mut() {
             route.again = None;
         }
     }
@@ -118,7 +119,7 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn is_well_seated(&self, now: Instant, index: u32) -> bool {
         let Some(pool) = &self.pool else { return true };
         let plan = self.plan.pooled();
-        let Some(route) = &self.requests[index].route else { return false };
+        let Some(route) = self.requests[index].route() else { return false };
         let (Some(id), Some(ticket)) = (route.at, route.ticket) else { return false };
         let endpoint = &pool.endpoints[usize::from(id.0)];
         match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
@@ -132,28 +133,27 @@ impl<W> Scheduler<W> {
     /// A queue waits for something to happen at an endpoint.
     pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
         let Self { plan, pool: Some(pool), queues, .. } = self else { return };
-        let generation = queues.generation(queue);
         let record = &mut queues[queue];
         record.awaits_pool = true;
         let (lane, ticket) = (plan.rules[usize::from(record.rule)].lane, record.ticket);
         if let Some((lane, ticket)) = record.pool_place.replace((lane, ticket)) {
-            pool.waiting.remove(&(lane, ticket, queue, generation));
+            pool.waiting.remove(&(lane, ticket, queue));
         }
-        pool.waiting.insert((lane, ticket, queue, generation));
+        pool.waiting.insert((lane, ticket, queue));
     }
 
-    /// A queue goes: nobody tells it anything any more.
+    /// Nobody stands in a queue any more, or it goes: nobody tells it anything.
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        if let Some((lane, ticket)) = queues[queue].pool_place.take() {
-            pool.waiting.remove(&(lane, ticket, queue, queues.generation(queue)));
+        if let Some((lane, ticket)) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
+            pool.waiting.remove(&(lane, ticket, queue));
         }
     }
 
     /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
         if let Some(pool) = &mut self.pool {
-            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0, 0));
+            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0));
         }
     }
 
@@ -184,14 +184,11 @@ impl<W> Scheduler<W> {
         pool.unsettled = batch.last().copied();
         for place in &batch {
             pool.waiting.remove(place);
-            let (.., index, generation) = *place;
-            if queues.contains(index, generation) {
-                queues[index].pool_place = None;
-            }
+            queues[place.2].pool_place = None;
         }
         // Those with the latest turns first: each goes back to its place at once, before them.
-        for (.., index, generation) in batch.into_iter().rev() {
-            if !self.queues.contains(index, generation) || !self.queues[index].awaits_pool {
+        for (.., index) in batch.into_iter().rev() {
+            if !self.queues[index].awaits_pool {
                 continue;
             }
             match self.queues[index].state {
@@ -243,7 +240,8 @@ impl<W> Scheduler<W> {
         }
         let stranded = |index: &u32| {
             // Who is granted an endpoint that is no good learns of it when it claims, and who stepped out when it is back.
-            matches!(self.requests[*index].stage, Stage::Queued { .. } | Stage::Asleep) && self.is_stranded(now, *index)
+            matches!(self.requests[*index].stage(), Stage::Queued { .. } | Stage::Asleep)
+                && self.is_stranded(now, *index)
         };
         let stranded: Vec<u32> = self.requests.indices().filter(stranded).collect();
         for index in stranded {
@@ -265,10 +263,10 @@ impl<W> Scheduler<W> {
         let Some(pool) = &self.pool else { return false };
         let plan = self.plan.pooled();
         let request = &self.requests[index];
-        let route = request.route.as_deref();
+        let route = request.route();
         let all = (0..).map(EndpointId).zip(&pool.endpoints).zip(&plan.endpoints);
         let mut meant = all.filter(|((id, _), plan)| {
-            route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs.get()).is_ok()
+            route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs()).is_ok()
         });
         meant.all(|((_, endpoint), plan_of)| {
             let standing = endpoint.standing(plan_of, &plan.breaker, now);
@@ -281,10 +279,10 @@ impl<W> Scheduler<W> {
         let Some(pool) = &self.plan.pool else { return false };
         let fills = |id: EndpointId, spec: &LimitSpec, of_key: bool| {
             let there = ancestors.iter().map(|index| &self.requests[*index]).filter(|request| {
-                let is_there = request.route.as_ref().and_then(|route| route.at) == Some(id);
+                let is_there = request.route().and_then(|route| route.at) == Some(id);
                 is_there && (!of_key || Some(self.queues[request.queue].key) == key)
             });
-            let taken: u64 = there.map(|request| u64::from(request.costs.get().of(spec.charge))).sum();
+            let taken: u64 = there.map(|request| u64::from(request.costs().of(spec.charge))).sum();
             limit::counts_from_end(spec.kind) && taken >= u64::from(limit::capacity(spec.kind))
         };
         let mut meant = pool.listed().filter(|(id, _)| among.is_empty() || among.contains(id)).peekable();
@@ -296,6 +294,6 @@ impl<W> Scheduler<W> {
     }
 
     pub(super) fn route(&mut self, index: u32) -> &mut Route {
-        self.requests[index].route.get_or_insert_default()
+        self.requests[index].route_or_new()
     }
 }

@@ -100,8 +100,8 @@ impl<W> Scheduler<W> {
         };
         let Self { plan, pool: Some(pool), requests, keys, days, .. } = self else { return Vec::new() };
         let request = id.map(|id| &requests[id.index]);
-        let costs = request.map_or(Costs::ONE, |request| request.costs.get());
-        let route = request.and_then(|request| request.route.as_deref());
+        let costs = request.map_or(Costs::ONE, |request| request.costs());
+        let route = request.and_then(|request| request.route());
         let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].seat.as_deref_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
@@ -156,11 +156,11 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn settle_endpoint(&mut self, index: u32, charge: Charge, before: u32, actual: u32) {
         let Self { plan, pool: Some(pool), requests, queues, keys, days, .. } = self else { return };
         let request = &requests[index];
-        let Some(at) = request.route.as_ref().and_then(|route| route.at) else { return };
+        let Some(at) = request.route().and_then(|route| route.at) else { return };
         let plan = &plan.pooled().endpoints[usize::from(at.0)];
         let settle = |specs: &[LimitSpec], states: &mut LimitStates| {
             for (spec, state) in specs.iter().zip(states.as_mut_slice()).filter(|(spec, _)| spec.charge == charge) {
-                state.settle(Spec::new(spec.kind, days), request.since, before, actual, request.is_read);
+                state.settle(Spec::new(spec.kind, days), request.since, before, actual, request.is_read());
             }
         };
         settle(&plan.limits, &mut pool.endpoints[usize::from(at.0)].limits);
@@ -180,9 +180,9 @@ impl<W> Scheduler<W> {
     ) {
         let Self { plan, pool: Some(pool), requests, queues, keys, days, .. } = self else { return };
         let request = &requests[index];
-        let Some(at) = request.route.as_ref().and_then(|route| route.at) else { return };
+        let Some(at) = request.route().and_then(|route| route.at) else { return };
         let plan = &plan.pooled().endpoints[usize::from(at.0)];
-        let costs = request.costs.get();
+        let costs = request.costs();
         pool.endpoints[usize::from(at.0)].limits.for_all(&plan.limits, days, costs, &mut change);
         if let Some(seat) = &mut keys[queues[request.queue].key].seat
             && let Some(limits) = seat.limits.get_mut(usize::from(at.0))

@@ -82,20 +82,27 @@ impl Checker<'_> {
 
     fn shares(&mut self, lanes: &[CheckedLane]) {
         let count = lanes.len() as u64;
+        let mut can_be_met = true;
         for CheckedLane { priority, share: Share { part, of }, .. } in lanes {
             if u64::from(*part) * count > u64::from(*of) && part <= of {
                 let found = format!("a share of {part}/{of} with {count} lanes");
                 let finding = Finding::new(FindingCode::UnmeetableShare, found, format!("up to 1/{count}"));
                 self.push(finding, share_path(*priority), self.share_place(*priority));
+                can_be_met = false;
             }
         }
-        let (half, sum) = lanes.iter().skip(1).fold((1_u128 << 95, 0_u128), |(half, sum), lane| {
-            // In units of 2^-96; rounding down keeps shares that add up to exactly a half allowed.
-            (half, sum + (u128::from(lane.share.part) << 96) / u128::from(lane.share.of.max(1)))
-        });
-        if let (true, Some(lowest)) = (sum > half, lanes.last()) {
-            let found = format!("shares of the lanes below {} that are more than a half together", lanes[0].priority);
-            let finding = Finding::new(FindingCode::SharesTooLarge, found, "up to 1/2 together");
+        // In units of 2^-96; rounding down keeps shares that add up to exactly a half allowed.
+        let starts = |lane: &CheckedLane| Some((1_u128 << 96) / (u128::from(lane.share.bypass(lanes.len())?) + 1));
+        let taken: u128 = lanes.iter().skip(1).filter_map(starts).sum();
+        if let (true, Some(lowest)) = (can_be_met && taken > 1 << 95, lanes.last()) {
+            let found = format!(
+                "shares with which the lanes below {} may take more than half of the starts",
+                lanes[0].priority
+            );
+            // A lane is served once it was passed by as often as leaves room for all the others.
+            let allowed =
+                format!("up to 1/2 together, where a share of 1/n of {count} lanes takes up to 1/(n - {})", count - 1);
+            let finding = Finding::new(FindingCode::SharesTooLarge, found, allowed);
             self.push(finding, share_path(lowest.priority), self.share_place(lowest.priority));
         }
     }

@@ -174,8 +174,5 @@ fn rule_plan(
 }
 
 fn lane_plan(lane: &CheckedLane, lanes: usize) -> LanePlan {
-    let Share { part, of } = lane.share;
-    let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
-    let bypass = (part > 0).then(|| of.div_ceil(part).saturating_sub(lanes).max(1));
-    LanePlan { priority: lane.priority, name: lane.shown_name(), bypass }
+    LanePlan { priority: lane.priority, name: lane.shown_name(), bypass: lane.share.bypass(lanes) }
 }

@@ -29,9 +29,8 @@ use crate::key::Key;
 pub(crate) struct Wishes {
     /// In requests.
     pub(crate) cost: u32,
-    pub(crate) not_before: Nanos,
-    /// [`Nanos::MAX`]: for as long as it takes.
-    pub(crate) max_wait: Nanos,
+    /// `None`: the rule's. [`Nanos::MAX`]: for as long as it takes.
+    pub(crate) max_wait: Option<Nanos>,
     /// What few requests ask for.
     pub(crate) special: Option<Box<Special>>,
     pub(crate) idempotent: bool,
@@ -50,11 +49,17 @@ pub(crate) struct Special {
     pub(crate) attempt_timeout: Option<Nanos>,
     /// The endpoints that it may use; empty: all.
     pub(crate) endpoints: Vec<EndpointId>,
+    /// How long after it came into the line it starts at the earliest.
+    pub(crate) not_before: Nanos,
 }
 
 impl Wishes {
     pub(crate) fn special(&mut self) -> &mut Special {
         self.special.get_or_insert_default()
+    }
+
+    fn not_before(&self) -> Nanos {
+        self.special.as_ref().map_or(Nanos::ZERO, |special| special.not_before)
     }
 
     /// Costs in declared units, by position.
@@ -67,14 +72,14 @@ impl Wishes {
         self.special.as_ref().map_or(&[], |special| &special.endpoints)
     }
 
-    /// Whether it may well start within the time that it may wait.
-    fn are_hopeful(&self, next_start: NextStart) -> Result<(), Refused> {
+    /// Whether it may well start within the time that it may wait; `None`: for as long as it takes.
+    fn are_hopeful(&self, next_start: NextStart, max_wait: Option<Nanos>) -> Result<(), Refused> {
         let earliest = match next_start {
-            NextStart::After(span) => Nanos::from(span).max(self.not_before),
+            NextStart::After(span) => Nanos::from(span).max(self.not_before()),
             // Nobody knows when.
-            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before,
+            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before(),
         };
-        if earliest <= self.max_wait {
+        if max_wait.is_none_or(|max_wait| earliest <= max_wait) {
             return Ok(());
         }
         Err(Refused::MaxWait { waited: Duration::ZERO, next_start: NextStart::After(earliest.into()) })
@@ -205,16 +210,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            is_last: self.spent.failures.saturating_add(1) >= self.attempts(),
+            failures: self.spent.failures,
+            attempts: self.wishes.policy().map(|policy| policy.attempts),
             waited: self.waited(),
             endpoint: self.endpoint(),
         }
-    }
-
-    /// How many attempts may fail: by its own policy, or by its rule's as things stand.
-    fn attempts(&self) -> u32 {
-        let own = self.wishes.policy().map(|policy| policy.attempts);
-        own.unwrap_or_else(|| self.shared().live.load().rule(self.rule).retry.attempts)
     }
 
     /// The cost of the running attempt turned out to be another.
@@ -239,6 +239,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     /// Enters and starts at once, or waits in line.
     pub(crate) fn enter(&mut self) -> Result<(), Refused> {
+        let is_plain = self.wishes.cost == 1 && self.wishes.special.is_none();
+        if is_plain
+            && matches!(self.stage, Stage::Outside)
+            && let Some((id, record)) = self.shared().start_at_once(&self.key, self.rule, self.is_permit)
+        {
+            self.begin(Known { id, record }, Nanos::ZERO, Began::default());
+            return Ok(());
+        }
         if self.needs_timers() && Handle::try_current().is_err() {
             self.stage = Stage::Over;
             return Err(self.turned_away(Refused::NoRuntime));
@@ -347,11 +355,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, wishes.endpoints(), ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
+            let max_wait = wishes.max_wait.or_else(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
+            let not_before = wishes.not_before();
             let entry = Entry {
                 cost: wishes.cost,
                 units: wishes.units(),
-                not_before: (!wishes.not_before.is_zero()).then(|| now.saturating_add(wishes.not_before)),
-                deadline: deadline(now, wishes.max_wait, Nanos::ZERO),
+                not_before: (!not_before.is_zero()).then(|| now.saturating_add(not_before)),
+                deadline: deadline(now, max_wait, Nanos::ZERO),
                 endpoints: wishes.endpoints(),
             };
             // What lets nobody in says why itself.
@@ -365,7 +375,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             if wishes.eager && lets_in {
                 let next = state.machine.next_start_of(now, rule, Some(record), &entry);
-                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next)) {
+                if let Err(reason) = wishes.are_hopeful(NextStart::since(now, next), max_wait) {
                     return Ok(Err(reason));
                 }
             }
@@ -425,6 +435,7 @@ impl From<Turned> for Refused {
 }
 
 /// When a request has stood in line for `max_wait`, if it has for `waited` already.
-fn deadline(now: Instant, max_wait: Nanos, waited: Nanos) -> Option<Instant> {
-    (max_wait != Nanos::MAX).then(|| now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
+fn deadline(now: Instant, max_wait: Option<Nanos>, waited: Nanos) -> Option<Instant> {
+    let max_wait = max_wait.filter(|&max_wait| max_wait != Nanos::MAX)?;
+    Some(now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
 }

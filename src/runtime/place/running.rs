@@ -112,7 +112,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let id = known.id;
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
-        let (max_wait, waited, is_permit) = (self.wishes.max_wait, self.waited, self.is_permit);
+        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
+        let (waited, is_permit) = (self.waited, self.is_permit);
         let shared = Arc::clone(self.shared());
         let spent = &mut self.spent;
         let mut waker = None;
@@ -155,13 +156,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
         if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
-            let _waker = self.shared().with(|state, now| {
+            let _waker = self.shared().with_end(id, invalid, |state, now| {
                 before(state, now);
-                let waker = state.machine.take_waker(id);
                 if invalid {
                     state.machine.count_invalid(now);
                 }
-                state.machine.finish(now, id);
+                let waker = state.machine.finish(now, id);
                 state.ended(self.is_permit);
                 state.count(|tally| tally.done += 1);
                 waker
@@ -196,7 +196,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
-        let max_wait = self.wishes.max_wait;
+        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
         let is_permit = self.is_permit;

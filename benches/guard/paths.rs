@@ -1,0 +1,130 @@
+//! The paths whose costs are watched. Each does the same for every one of its requests.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::{Quota, RateLimiter};
+use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
+use request_balancer::{Balancer, Failure, RuleHandle, Rules};
+use tokio::runtime::Runtime;
+
+/// A name, and what is called with a number of requests.
+pub(crate) type Path = (&'static str, fn(usize));
+
+pub(crate) const PATHS: [Path; 6] = [
+    ("run, nothing in its way", run),
+    ("acquire, nothing in its way", acquire),
+    ("submit, in line", submit),
+    ("engine, in line", in_line),
+    ("engine, withdrawn", withdrawn),
+    ("beside `run`: three governor checks", governor_checks),
+];
+
+/// Too short to bind under a tool that makes everything slower.
+const FREE: &str = "per_key = '1/1ns'\noverall = '30/500ns'\n[rules]\nsend = '20/500ns'";
+const BUSY: &str = "per_key = '1/1s'\noverall = '100/1s'";
+const PER_KEY: usize = 5;
+
+fn run(requests: usize) {
+    let handle = handle(FREE, "send");
+    runtime(false).block_on(async {
+        for number in 0..requests as u64 {
+            let done = handle.run(7, async |_| Ok::<_, Failure<Infallible>>(black_box(number))).await;
+            black_box(done).expect("nothing in its way");
+        }
+    });
+}
+
+/// The same three limits as those of `run`.
+fn governor_checks(requests: usize) {
+    let quota = |count: u32, nanos: u64| {
+        let count = NonZeroU32::new(count).expect("not zero");
+        Quota::with_period(Duration::from_nanos(nanos) / count.get()).expect("not zero").allow_burst(count)
+    };
+    let per_key = RateLimiter::keyed(quota(1, 1));
+    let rule = RateLimiter::keyed(quota(20, 500));
+    let overall = RateLimiter::direct(quota(30, 500));
+    for number in 0..requests as u64 {
+        per_key.check_key(&7_u64).expect("nothing in its way");
+        rule.check_key(&7_u64).expect("nothing in its way");
+        overall.check().expect("nothing in its way");
+        black_box(number);
+    }
+}
+
+fn acquire(requests: usize) {
+    let handle = handle(FREE, "send");
+    runtime(false).block_on(async {
+        for _ in 0..requests {
+            drop(black_box(handle.request(7).acquire().await.expect("nothing in its way")));
+        }
+    });
+}
+
+fn submit(requests: usize) {
+    let handle = handle(BUSY, "default");
+    runtime(true).block_on(async {
+        let tickets: Vec<_> = (0..requests)
+            .map(|number| {
+                let request = handle.request((number / PER_KEY) as u64);
+                request.submit(async |_| Ok::<_, Failure<Infallible>>(())).expect("room in line")
+            })
+            .collect();
+        for ticket in tickets {
+            ticket.await.expect("an answer");
+        }
+    });
+}
+
+fn in_line(requests: usize) {
+    let (mut scheduler, ids) = crowd(requests);
+    let mut now = Instant::ZERO;
+    let mut left = ids.len();
+    let mut woken = Vec::new();
+    while left > 0 {
+        scheduler.dispatch(now);
+        while !scheduler.take_wakes().is_empty() {
+            std::mem::swap(scheduler.take_wakes(), &mut woken);
+            for place in woken.drain(..) {
+                if let Claim::Started { .. } = scheduler.claim(now, ids[place]) {
+                    scheduler.finish(now, ids[place]);
+                    left -= 1;
+                }
+            }
+        }
+        now = now.max(scheduler.next_wake().unwrap_or(now));
+    }
+}
+
+fn withdrawn(requests: usize) {
+    let (mut scheduler, ids) = crowd(requests);
+    scheduler.dispatch(Instant::ZERO);
+    for id in ids {
+        scheduler.withdraw(Instant::ZERO, id);
+    }
+}
+
+fn crowd(requests: usize) -> (Scheduler<usize>, Vec<RequestId>) {
+    let rules: Rules = BUSY.parse().expect("sound rules");
+    let mut scheduler = Scheduler::new(rules.plan());
+    let keys: Vec<_> =
+        (0..requests.div_ceil(PER_KEY)).map(|tag| scheduler.add_key(Instant::ZERO, tag as u64)).collect();
+    let enter = |place: usize| {
+        let key = keys[place % keys.len()];
+        let id = scheduler.enqueue(Instant::ZERO, key, RuleId(0), Entry::default()).expect("room in line");
+        scheduler.set_waker(id, place);
+        id
+    };
+    let ids = (0..requests).map(enter).collect();
+    (scheduler, ids)
+}
+
+fn handle(rules: &str, rule: &str) -> RuleHandle {
+    Balancer::new(rules.parse::<Rules>().expect("sound rules")).rule(rule).expect("a rule")
+}
+
+fn runtime(paused: bool) -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(paused).build().expect("a runtime")
+}

@@ -1,0 +1,199 @@
+//! The short cut of a request that nothing is in the way of: it starts without standing in line, and ends without a turn.
+//!
+//! It is open to a plain request of a rule whose limits are all windows and which is not paced, where there is no pool and
+//! no server said anything of those limits, while nobody is ready or waits before the line, and nothing is due. Whatever
+//! else there is goes the long way, which comes to the same answer; what the short cut saves is only looking at what
+//! cannot matter.
+
+use super::answer::{KeyId, RequestId};
+use super::cost::Costs;
+use super::limit::{LimitStates, Spec, WindowSpec};
+use super::plan::{LimitRef, LimitSpec, Plan, RuleId, RulePlan};
+use super::queue::{Queue, QueueState};
+use super::request::{Request, Stage};
+use super::scheduler::Scheduler;
+use super::slab::NIL;
+use super::time::Instant;
+
+/// What a plain request of a rule takes from its limits, one of each.
+#[derive(Debug)]
+pub(super) struct Quick {
+    own: Box<[Step]>,
+    key: Box<[Step]>,
+    shared: Box<[Step]>,
+}
+
+/// A window that counts the request.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    limit: u32,
+    /// What may be counted already.
+    before: u32,
+    spec: WindowSpec,
+}
+
+impl Quick {
+    /// One for each rule that has a short cut.
+    pub(super) fn all(plan: &Plan) -> Box<[Option<Self>]> {
+        plan.rules.iter().map(|rule| Self::of(plan, rule)).collect()
+    }
+
+    fn of(plan: &Plan, rule: &RulePlan) -> Option<Self> {
+        let is_paced = !rule.key_pace.is_empty() || !rule.shared_pace.is_empty();
+        if rule.removed || is_paced || plan.pool.is_some() {
+            return None;
+        }
+        let own = (0..rule.own.len()).map(|limit| LimitRef { limit, reserve: 0 });
+        Some(Self {
+            own: steps(&rule.own, own)?,
+            key: steps(&plan.key_limits, rule.key.iter().copied())?,
+            shared: steps(&plan.shared_limits, rule.shared.iter().copied())?,
+        })
+    }
+}
+
+fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Box<[Step]>> {
+    let counted = refs.filter(|bound| Costs::ONE.of(specs[bound.limit].charge) > 0);
+    let step = |bound: LimitRef| {
+        let spec = Spec::of_window(specs[bound.limit].kind)?;
+        let before = spec.count.checked_sub(1)?;
+        let before = before.saturating_sub(bound.reserve);
+        Some(Step { limit: u32::try_from(bound.limit).ok()?, before, spec })
+    };
+    counted.map(step).collect()
+}
+
+/// Whether every window has room for one more.
+#[inline(always)]
+fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
+    let states = states.as_mut_slice();
+    for step in steps {
+        let Some(window) = states[step.limit as usize].as_window() else { return false };
+        if window.counted(step.spec.period, now) > u64::from(step.before) {
+            return false;
+        }
+    }
+    true
+}
+
+#[inline(always)]
+fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
+    let states = states.as_mut_slice();
+    for step in steps {
+        states[step.limit as usize].start(Spec::Window(step.spec), now, 1);
+    }
+}
+
+#[inline]
+fn end(steps: &[Step], states: &mut LimitStates, now: Instant, is_read: bool) {
+    let states = states.as_mut_slice();
+    for step in steps {
+        states[step.limit as usize].end(Spec::Window(step.spec), now, 1, is_read);
+    }
+}
+
+impl<W> Scheduler<W> {
+    /// Starts a request that costs one at once if the short cut is open to it, as [`enter`](Self::enter) does. Else it
+    /// changes nothing.
+    pub fn start_at_once(&mut self, now: Instant, key: KeyId, rule: RuleId) -> Option<RequestId> {
+        let now = self.tick_quietly(now);
+        let is_open = !self.closed && !self.paused && self.door.is_empty();
+        if !is_open || self.anything_ready() || self.next_due() <= now {
+            return None;
+        }
+        let position = usize::from(rule.0);
+        let Self { plan, quick, lanes, rules, requests, queues, keys, shared, retries, .. } = self;
+        let steps = quick[position].as_ref()?;
+        let of_rule = &mut rules[position];
+        let of_key = keys.get_mut(key.index, key.generation)?;
+        let hold = self.hold.max(of_rule.hold).max(of_key.hold).max(self.guard.closed_until());
+        if of_rule.paused || hold > now || of_key.owed > 0 || of_key.queues == NIL {
+            return None;
+        }
+        // Most keys have one queue; the others' are found the long way.
+        let id = of_key.queues;
+        let queue = &mut queues[id];
+        if queue.rule != rule.0
+            || queue.sibling != id
+            || !queue.waiting.is_empty()
+            || !queue.granted.is_empty()
+            || queue.hold > now
+            || queue.numbers.is_some()
+        {
+            return None;
+        }
+        let is_open = have_room(&steps.own, &mut queue.limits, now)
+            && have_room(&steps.key, &mut of_key.limits, now)
+            && have_room(&steps.shared, shared, now);
+        if !is_open {
+            return None;
+        }
+        start(&steps.own, &mut queue.limits, now);
+        start(&steps.key, &mut of_key.limits, now);
+        start(&steps.shared, shared, now);
+        if let Some(retries) = retries {
+            retries.start();
+        }
+        let number = queue.next_number;
+        queue.next_number = number.wrapping_add(1);
+        if let Some(line) = queue.line_mut() {
+            line.passed = 0;
+        }
+        queue.running += 1;
+        of_rule.running += 1;
+        lanes[plan.rules[position].lane].running += 1;
+        of_key.busy += 1;
+        let (index, generation) = requests.insert(Request::running(id, number, now));
+        self.last_start = now;
+        Some(RequestId { index, generation })
+    }
+
+    /// Ends a running request and says whom it would have woken, if the short cut is open to it.
+    #[inline]
+    pub(super) fn end_quickly(&mut self, now: Instant, id: RequestId) -> Option<Option<W>> {
+        let now = self.tick_quietly(now);
+        let is_quiet = if self.anything_ready() {
+            // Nobody of those could go before, and an end that gives nothing back lets nobody go.
+            self.settled && !self.any_end && !self.observes && self.next_wake().is_none_or(|wake| wake > now)
+        } else {
+            self.opens = None;
+            self.next_due() > now
+        };
+        if !is_quiet || !self.door.is_empty() {
+            return None;
+        }
+        let Self { plan, quick, lanes, rules, requests, queues, keys, shared, .. } = self;
+        let request = requests.get(id.index, id.generation)?;
+        let queue = &mut queues[request.queue];
+        let is_waited_for = match queue.state {
+            QueueState::Blocked | QueueState::Yielding => true,
+            QueueState::Idle | QueueState::Ready | QueueState::Parked { .. } => queue.sibling != request.queue,
+        };
+        if request.stage() != Stage::Running || request.deadline() != Instant::NEVER || is_waited_for {
+            return None;
+        }
+        let position = usize::from(queue.rule);
+        let Queue { key, numbers, limits, .. } = &mut *queue;
+        let key = *key;
+        let of_key = &mut keys[key];
+        let steps = quick[position].as_ref()?;
+        if numbers.is_some() || !request.costs().is_plain() {
+            return None;
+        }
+        let is_read = request.is_read();
+        end(&steps.own, limits, now, is_read);
+        end(&steps.key, &mut of_key.limits, now, is_read);
+        end(&steps.shared, shared, now, is_read);
+        queue.running -= 1;
+        rules[position].running -= 1;
+        lanes[plan.rules[position].lane].running -= 1;
+        of_key.busy -= 1;
+        let is_idle = of_key.busy == 0 && !of_key.swept;
+        let waker = requests.remove(id.index).waker;
+        if is_idle {
+            self.note_idle(now, key);
+            self.stirred = true;
+        }
+        Some(waker)
+    }
+}
