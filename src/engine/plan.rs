@@ -64,11 +64,8 @@ impl Plan {
     #[must_use]
     pub fn counts_any_end(&self) -> bool {
         let own = self.rules.iter().flat_map(|rule| &rule.own);
-        let endpoints = self
-            .pool
-            .iter()
-            .flat_map(|pool| &pool.endpoints)
-            .flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
+        let endpoints = self.pool.iter().flat_map(|pool| &pool.endpoints);
+        let endpoints = endpoints.flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
         let mut all = own.chain(&self.key_limits).chain(&self.shared_limits).chain(endpoints);
         all.any(|spec| limit::counts_from_end(spec.kind))
     }
