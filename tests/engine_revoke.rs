@@ -97,6 +97,21 @@ fn a_grant_that_is_taken_back_after_its_deadline_is_refused() {
     assert!(matches!(world.claim(granted), Claim::Refused { why: Why::MaxWait, .. }));
 }
 
+/// Told to wait, it would never be woken: it is refused while its owner asks.
+#[test]
+fn who_asks_for_a_lost_grant_after_its_deadline_is_refused() {
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}");
+    let deadline = Some(world::ms(2_000));
+    let slept = world.enqueue_as("a", 1, Manner::Zombie, Entry { deadline, ..Entry::default() });
+    world.turn();
+    world.run_until(1_500);
+    let other = world.enter("a", 1);
+    assert_eq!(world.starts_of(other), [1_500]);
+    // Nobody has called the machine at the deadline.
+    world.now = world::ms(2_000);
+    assert!(matches!(world.claim(slept), Claim::Refused { why: Why::MaxWait, .. }));
+}
+
 /// The time that passed since the engine was last spoken to is no part of the next one's lease.
 #[test]
 fn who_follows_one_whose_grant_a_pause_takes_back_has_a_whole_lease() {

@@ -363,7 +363,18 @@ impl<W> Scheduler<W> {
                 }
                 self.requeue(id.index, Instant::ZERO);
                 self.dispatch(now);
-                self.claim_granted(now, id)
+                match self.requests[id.index].stage() {
+                    // Its deadline had passed.
+                    Stage::Refused { .. } => self.claim(now, id),
+                    Stage::Outside { .. }
+                    | Stage::Queued { .. }
+                    | Stage::Granted { .. }
+                    | Stage::Asleep
+                    | Stage::Out { .. }
+                    | Stage::Running
+                    | Stage::Overdue
+                    | Stage::Aborted => self.claim_granted(now, id),
+                }
             }
             Stage::Granted { .. } => {
                 self.settled = settled;
