@@ -44,7 +44,7 @@ fn whole_lines_are_rules_that_are_written_as_they_were_read() {
 
 #[test]
 fn any_list_of_operations_keeps_the_machine_sound() {
-    each(3_000, 1_200, fuzz_bodies::machine);
+    each(3_000, 2_500, fuzz_bodies::machine);
 }
 
 #[test]

@@ -185,12 +185,14 @@ impl World {
                 }
             }),
             Op::Settle { request, actual } => self.pick(request, |world, number| {
-                let Request { id, cost, stage, .. } = world.requests[number];
-                // More than was asked for may break a window, and is meant to.
-                let actual = u32::from(actual).min(cost);
-                world.scheduler.settle(world.now, id, Charge::Requests, actual);
+                let Request { id, stage, .. } = world.requests[number];
                 if let Stage::Running(attempt) = stage {
+                    // What is settled at more than before may break a window, and is meant to.
+                    let actual = u32::from(actual).min(world.log[attempt].cost);
+                    world.scheduler.settle(world.now, id, Charge::Requests, actual);
                     world.log[attempt].cost = actual;
+                } else {
+                    world.scheduler.settle(world.now, id, Charge::Requests, actual.into());
                 }
             }),
             Op::Hold { target, key, millis } => {
