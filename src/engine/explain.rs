@@ -2,6 +2,7 @@
 
 use super::answer::{KeyId, RequestId, Target};
 use super::cost::{Costs, OwnCosts};
+use super::gate::pace_due;
 use super::hold::Held;
 use super::limit::{Ask, Days, LimitStates};
 use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Origin, RuleId};
@@ -11,7 +12,6 @@ use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
-use super::turn::pace_due;
 
 /// What there is to say about a request, that is in the machine or might come.
 #[derive(Clone, Debug, PartialEq, Eq)]

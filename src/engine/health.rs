@@ -1,10 +1,10 @@
 //! Whether things go as they should.
 
 use super::cost::Costs;
+use super::gate::{Gate, Whose};
 use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::time::{Instant, Nanos};
-use super::turn::{Gate, Whose};
 
 /// How things go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

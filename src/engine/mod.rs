@@ -7,12 +7,15 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod again;
 mod answer;
 mod breaker;
 mod cost;
 mod door;
+mod ending;
 mod evict;
 mod explain;
+mod gate;
 mod guard;
 mod health;
 mod hold;
@@ -34,6 +37,7 @@ mod retry;
 mod retry_budget;
 mod revoke;
 mod scheduler;
+mod settle;
 mod slab;
 mod snapshot;
 mod state;

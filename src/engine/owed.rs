@@ -6,13 +6,13 @@
 
 use std::cmp::Reverse;
 
+use super::gate::{Gate, Refusal, Whose};
 use super::limit::{Ask, Spec};
 use super::plan::LimitSpec;
 use super::queue::{Queue, QueueState};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::Instant;
-use super::turn::{Gate, Refusal, Whose};
 
 impl<W> Scheduler<W> {
     /// A request of the queue was granted: its waiting siblings that draw on the same limits of the key were passed once

@@ -4,16 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Target, Turned, Why};
+use super::answer::{Claim, Enter, Entry, Evicted, KeyId, RequestId, Turned};
 use super::cost::Costs;
 use super::door::Door;
 use super::guard::{Guard, Notice};
 use super::hold::HoldCause;
 use super::lane::{Lane, Ring};
 use super::learn::Own;
-use super::limit::{self, Days, LimitStates, PaceClock, Spec};
+use super::limit::{self, Days, LimitStates, PaceClock};
 use super::observe::{Difference, Spot};
-use super::plan::{Charge, LimitSpec, Plan, RuleId, RulePlan};
+use super::plan::{LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::{EndpointId, Pool};
 use super::queue::{KeyRecord, Queue};
 use super::quick::Quick;
@@ -419,79 +419,6 @@ impl<W> Scheduler<W> {
         self.stirred = false;
     }
 
-    /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
-    ///
-    /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it;
-    /// so it does where `until` is beyond what a hold may last. `deadline` is as in [`Entry`]. Returns false if the
-    /// machine is closed or knows no such running request: then it is gone.
-    pub fn retry(
-        &mut self,
-        now: Instant,
-        id: RequestId,
-        scope: Target,
-        until: Instant,
-        deadline: Option<Instant>,
-    ) -> bool {
-        let now = self.tick(now);
-        // The hold stands even if the request is gone: it is what the server said.
-        let longest = now.saturating_add(self.plan.max_hold);
-        let waits_alone = match scope {
-            Target::Request => true,
-            Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Endpoint(_) => {
-                if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
-                    self.revoke_of(now, scope);
-                }
-                // The others are held for no longer than that; it was told itself how long. It may go elsewhere.
-                until > longest && !matches!(scope, Target::Endpoint(_))
-            }
-        };
-        if let Target::Endpoint(_) = scope
-            && self.requests.contains(id.index, id.generation)
-        {
-            self.note_turned_away(id.index);
-        }
-        if !self.put_back(now, id, deadline) {
-            self.after_event(now);
-            return false;
-        }
-        if !self.refuse_if_unfit(now, id.index)
-            && (waits_alone && until > now || !self.refuse_if_stranded(now, id.index))
-        {
-            let queue = self.requests[id.index].queue;
-            let is_ordered = self.plan.rules[usize::from(self.queues[queue].rule)].ordered;
-            if waits_alone && is_ordered {
-                self.requeue(id.index, until);
-            } else if waits_alone && until > now {
-                self.step_out(id, until);
-            } else {
-                self.requeue(id.index, Instant::ZERO);
-            }
-        }
-        self.after_event(now);
-        true
-    }
-
-    /// The attempt failed; the request steps out until `until` and then goes back to its place.
-    ///
-    /// In an `ordered` rule its queue waits for it. Returns as [`retry`](Self::retry).
-    pub fn back_off(&mut self, now: Instant, id: RequestId, until: Instant, deadline: Option<Instant>) -> bool {
-        let now = self.tick(now);
-        if !self.put_back(now, id, deadline) {
-            return false;
-        }
-        self.forget_tried(id.index);
-        let queue = self.requests[id.index].queue;
-        if !self.refuse_if_unfit(now, id.index) {
-            if self.plan.rules[usize::from(self.queues[queue].rule)].ordered {
-                self.requeue(id.index, until);
-            } else {
-                self.step_out(id, until);
-            }
-        }
-        self.after_event(now);
-        true
-    }
-
     /// The owner dropped the request, in whatever state: what it had not used is refunded. An unknown request is
     /// ignored.
     pub fn withdraw(&mut self, now: Instant, id: RequestId) {
@@ -512,45 +439,6 @@ impl<W> Scheduler<W> {
         }
         self.retire(now, id.index);
         self.after_minor_event(now);
-    }
-
-    /// The running attempt cost `actual` in what `charge` counts, not what was asked for. Later starts of the limits
-    /// that count it wait accordingly; an unknown or not running request is ignored.
-    ///
-    /// A window counts the difference both ways, as of the attempt's start. Spacing and buckets charge what is more and
-    /// give nothing back. A next attempt costs `actual` too, but no less than was asked for; and only that where there is
-    /// never room for `actual`.
-    pub fn settle(&mut self, now: Instant, id: RequestId, charge: Charge, actual: u32) {
-        let now = self.tick(now);
-        if self.requests.get(id.index, id.generation).is_none_or(|request| !request.stage().may_go_on()) {
-            return;
-        }
-        let request = &mut self.requests[id.index];
-        let before = request.own_costs().set(charge, actual);
-        let (queue, at, is_read) = (request.queue, request.since, request.is_read());
-        let Self { plan, queues, keys, shared, days, .. } = self;
-        let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
-        let rule = &plan.rules[usize::from(*rule)];
-        let counts = |spec: &LimitSpec| spec.charge == charge;
-        for (spec, state) in
-            Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
-        {
-            state.settle(Spec::new(spec.kind, days), at, before, actual, is_read);
-        }
-        let bound_key = rule.key.iter().map(|bound| bound.limit);
-        for limit in bound_key.filter(|&limit| counts(&plan.key_limits[limit])) {
-            let spec = Spec::new(plan.key_limits[limit].kind, days);
-            keys[*key].limits.as_mut_slice()[limit].settle(spec, at, before, actual, is_read);
-        }
-        let bound_shared = rule.shared.iter().map(|bound| bound.limit);
-        for limit in bound_shared.filter(|&limit| counts(&plan.shared_limits[limit])) {
-            let spec = Spec::new(plan.shared_limits[limit].kind, days);
-            shared.as_mut_slice()[limit].settle(spec, at, before, actual, is_read);
-        }
-        let key = *key;
-        self.settle_endpoint(id.index, charge, before, actual);
-        self.redecide_all(key);
-        self.dispatch(now);
     }
 
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
@@ -578,41 +466,6 @@ impl<W> Scheduler<W> {
     /// out of that budget.
     pub fn take_retry(&mut self) -> bool {
         self.retries.as_mut().is_none_or(RetryBudget::take)
-    }
-
-    /// Refuses what waits and whatever comes. What runs may finish. Returns how many were refused.
-    pub fn close(&mut self, now: Instant) -> usize {
-        let now = self.tick(now);
-        self.closed = true;
-        let outside = self.close_door(now);
-        let waiting: Vec<u32> =
-            self.requests.indices().filter(|&index| self.requests[index].stage().in_line()).collect();
-        for &index in &waiting {
-            self.refuse(now, index, Why::Closed);
-        }
-        outside + waiting.len()
-    }
-
-    /// Tells what runs to give up: marks it as [`Why::Aborted`] and wakes it. Returns how many.
-    ///
-    /// Each gives its place back with [`finish`](Self::finish) or [`withdraw`](Self::withdraw), as ever.
-    pub fn abort(&mut self) -> usize {
-        self.stirred = true;
-        let running: Vec<u32> =
-            self.requests.indices().filter(|&index| self.requests[index].stage().may_go_on()).collect();
-        for &index in &running {
-            self.drop_deadline(index);
-            let request = &mut self.requests[index];
-            request.set_stage(Stage::Aborted);
-            self.wakes.extend(request.waker.take());
-        }
-        running.len()
-    }
-
-    /// Whether the request was told to give up by [`abort`](Self::abort).
-    #[must_use]
-    pub fn is_aborted(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Aborted)
     }
 
     /// Whether requests of the rule are taken in at all: it is not removed, and the machine is not closed.
@@ -710,28 +563,5 @@ impl<W> Scheduler<W> {
             }
         }
         self.plan.must_fit_pool(endpoints, costs)
-    }
-
-    /// Ends the attempt and puts the request in line again, outside its queue.
-    fn put_back(&mut self, now: Instant, id: RequestId, deadline: Option<Instant>) -> bool {
-        let Some(request) = self.requests.get(id.index, id.generation) else { return false };
-        match request.stage() {
-            Stage::Running | Stage::Overdue if !self.closed => {}
-            Stage::Outside { .. }
-            | Stage::Running
-            | Stage::Overdue
-            | Stage::Aborted
-            | Stage::Queued { .. }
-            | Stage::Granted { .. }
-            | Stage::Asleep
-            | Stage::Out { .. }
-            | Stage::Refused { .. } => {
-                self.withdraw(now, id);
-                return false;
-            }
-        }
-        self.end_attempt(now, id.index);
-        self.rejoin(now, id, deadline);
-        true
     }
 }

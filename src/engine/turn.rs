@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 
 use super::answer::{RequestId, Why};
 use super::cost::Costs;
-use super::limit::{Ask, PaceClock};
-use super::plan::{LimitRef, PaceRef, RulePlan};
+use super::gate::{Gate, Refusal, Whose, pace_due};
+use super::limit::Ask;
+use super::plan::{LimitRef, RulePlan};
 use super::queue::{Queue, QueueState};
 use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler, Whom};
@@ -18,51 +19,6 @@ const PER_TURN: usize = 64;
 
 /// Parked queues that one turn takes out of the timers; they only change lists.
 const DUE_PER_TURN: usize = 1_024;
-
-/// What the gate before a rule's ring says: everything that is not the key's own affair.
-pub(super) enum Gate {
-    Open,
-    /// The limits have room, but not for as costly a request as this before the instant or an event.
-    TooCostly(Option<Instant>),
-    /// Closed, and may open at the instant, or with an event.
-    Closed(Option<Instant>),
-    /// A costly request whose turn it is waits for one of the limits.
-    Reserved,
-}
-
-/// Why the first request of a queue may not start.
-pub(super) enum Refusal {
-    /// Not before this instant.
-    Until(Instant),
-    /// Not before an event of its key.
-    Event,
-    /// Not before a sibling has had what is owed to it.
-    Owed,
-    /// Its siblings used up the key's room, and did so often enough.
-    Passed(Ask),
-    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint.
-    Pool { at: Option<Instant>, on_event: bool },
-    /// It has no endpoint to wait for.
-    NoEndpoint,
-}
-
-/// Whose costs are asked for.
-#[derive(Clone, Copy)]
-pub(super) enum Whose<'a> {
-    /// Those of a queue's first request.
-    First(u32),
-    /// Those of a request that is not in the machine.
-    New(Costs<'a>),
-}
-
-impl<'a> Whose<'a> {
-    pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
-        match self {
-            Self::First(queue) => requests[queues[queue].waiting.head].costs(),
-            Self::New(costs) => costs,
-        }
-    }
-}
 
 /// What one step of a turn did.
 enum Step {
@@ -361,95 +317,6 @@ impl<W> Scheduler<W> {
         order
     }
 
-    /// Asks everything about a rule that is not the key's own affair: pause, holds, shared limits, pace.
-    ///
-    /// An overdue lane is let off the pace and what it would leave to others.
-    pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, pool_reserved, pool, requests, queues, days, .. } = self;
-        let costs = whose.costs(requests, queues);
-        let state = &rules[rule];
-        if self.paused || state.paused {
-            return Gate::Closed(None);
-        }
-        let hold = self.hold.max(state.hold).max(self.guard.closed_until());
-        if hold > now {
-            return Gate::Closed(Some(hold));
-        }
-        let plan_of_rule = &plan.rules[rule];
-        let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
-        if *pool_reserved
-            || plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit))
-        {
-            return Gate::Reserved;
-        }
-        let mut ask = |costs| {
-            let answer = shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
-            match pool {
-                None => answer,
-                Some(pool) => answer.and(pool.room(plan.pooled(), days, now, costs)),
-            }
-        };
-        let answer = ask(costs);
-        let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
-        let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
-        match answer {
-            _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
-            Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
-            Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
-            Ask::Room => Gate::Open,
-            Ask::At(at) => Gate::Closed(Some(at.max(due))),
-            Ask::Unclaimed(at) => {
-                self.hangs_on_grants = true;
-                Gate::Closed(Some(at.max(due)))
-            }
-            Ask::Busy => {
-                self.hangs_on_grants = true;
-                Gate::Closed(None)
-            }
-        }
-    }
-
-    /// Asks everything that is the key's own affair: holds, whose room it is, the queue's and the key's limits, pace.
-    pub(super) fn check(&mut self, now: Instant, id: u32, whose: Whose<'_>, waived: bool) -> Result<(), Refusal> {
-        self.leave_what_is_owed(now, id, whose)?;
-        self.check_all_but_owed(now, id, whose, waived)
-    }
-
-    /// The same without what is owed to siblings.
-    pub(super) fn check_all_but_owed(
-        &mut self,
-        now: Instant,
-        id: u32,
-        whose: Whose<'_>,
-        waived: bool,
-    ) -> Result<(), Refusal> {
-        let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, days, .. } = self;
-        let costs = whose.costs(requests, queues);
-        let queue = &mut queues[id];
-        let key = &mut keys[queue.key];
-        let hold = not_before.max(queue.hold).max(key.hold);
-        if hold > now {
-            return Err(Refusal::Until(hold));
-        }
-        let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
-        if own != Ask::Room {
-            return Err(Refusal::from(own));
-        }
-        let waived = waived || queue.owed;
-        let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
-        if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, key.sides.clocks(), costs);
-            return if due > now && !waived { Err(Refusal::Until(due)) } else { self.ask_pool(now, id, whose) };
-        }
-        let (passed, owed) = (queue.passed, queue.owed);
-        if (owed || self.patience(id).is_some_and(|need| passed >= need)) && self.waits_for_siblings(now, id, of_key) {
-            return Err(Refusal::Passed(of_key));
-        }
-        Err(Refusal::from(of_key))
-    }
-
     /// Moves a queue that may not start out of its ring.
     fn demote(&mut self, now: Instant, id: u32, refusal: Refusal) {
         if let Refusal::NoEndpoint = refusal {
@@ -603,16 +470,6 @@ impl<W> Scheduler<W> {
         Whose::First(id).costs(&self.requests, &self.queues).of_turn(self.plan.fair_by)
     }
 
-    fn not_before(&self, whose: Whose<'_>) -> Instant {
-        match whose {
-            Whose::New(_) => Instant::ZERO,
-            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage() {
-                Stage::Queued { not_before } => not_before,
-                stage => unreachable!("{stage:?} is in the waiting list"),
-            },
-        }
-    }
-
     pub(super) fn holds_lease(&self, lease: Instant, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Granted { lease })
     }
@@ -636,15 +493,6 @@ impl<W> Scheduler<W> {
     }
 }
 
-impl From<Ask> for Refusal {
-    fn from(ask: Ask) -> Self {
-        match ask {
-            Ask::At(at) | Ask::Unclaimed(at) => Self::Until(at),
-            Ask::Room | Ask::Busy => Self::Event,
-        }
-    }
-}
-
 /// Whether a timer's target still waits for it.
 pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
     match due.whom() {
@@ -660,10 +508,4 @@ pub(super) fn has_deadline<W>(requests: &Slab<Request<W>>, at: Instant, id: Requ
     requests.get(id.index, id.generation).is_some_and(|request| {
         request.deadline() == at && (request.stage().in_line() || request.stage() == Stage::Running)
     })
-}
-
-/// What counts nothing of a request does not pace it.
-pub(super) fn pace_due(paces: &[PaceRef], clocks: &[PaceClock], costs: Costs<'_>) -> Instant {
-    let counted = paces.iter().filter(|pace| costs.of(pace.charge) > 0);
-    counted.map(|pace| clocks[pace.clock].due()).max().unwrap_or(Instant::ZERO)
 }

@@ -7,13 +7,13 @@ use super::{Choice, EndpointId, Standing, Waiting};
 use crate::engine::answer::Why;
 use crate::engine::breaker::Report;
 use crate::engine::cost::Costs;
+use crate::engine::gate::{Refusal, Whose};
 use crate::engine::limit::{self, Ask};
 use crate::engine::plan::{LimitSpec, Plan};
 use crate::engine::queue::QueueState;
 use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
-use crate::engine::turn::{Refusal, Whose};
 
 impl Plan {
     /// What a request costs and what there is room for at most, if no endpoint of those that it may use ever has room
