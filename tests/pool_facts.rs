@@ -549,3 +549,60 @@ async fn what_a_server_says_is_about_the_endpoint_that_was_asked() {
     assert_eq!(diary.times().len(), 6);
     assert_eq!((balancer.snapshot().held, balancer.snapshot().endpoints[0].held), (None, Some(ms(20_000))));
 }
+
+/// Their counts are those of the attempts that run, whatever the key knew of the endpoint when they began.
+#[tokio::test(start_paused = true)]
+async fn a_cap_for_each_key_that_comes_later_counts_what_runs() {
+    let rules = |cap: &str| format!("[pool]\nendpoints = ['a']\n{cap}\n[rules]\nr = {{}}").parse::<Rules>().unwrap();
+    let balancer = Balancer::new(rules(""));
+    let first = balancer.request("r", 1).acquire().await.unwrap();
+    balancer.replace_rules(rules("key_concurrency = 2"));
+    let second = balancer.request("r", 1).acquire().await.unwrap();
+    let full = Refused::NotNow { next_start: NextStart::WhenOneEnds };
+    assert_eq!(balancer.request("r", 1).try_acquire().map(drop), Err(full.clone()));
+    drop(first);
+    let third = balancer.request("r", 1).try_acquire().unwrap();
+    drop((second, third));
+    let again = [1, 1].map(|key| balancer.request("r", key).try_acquire().unwrap());
+    assert_eq!(balancer.request("r", 1).try_acquire().map(drop), Err(full));
+    drop(again);
+    assert_quiet(&balancer);
+}
+
+/// Others would go on elsewhere for ever, and nobody would find out that it works again.
+#[tokio::test(start_paused = true)]
+async fn those_who_belong_to_an_endpoint_are_who_tries_it_again() {
+    let balancer = pool(2, "sticky = true\nbreaker = { failures = 1, reset = '10s', jitter = 0, probes = 1 }");
+    let at = |fails: bool| {
+        let run = balancer.request("default", 1).no_retry().run(move |attempt: Attempt| async move {
+            if fails { Err(Failure::transient(name(&attempt))) } else { Ok(name(&attempt)) }
+        });
+        async move {
+            match run.await {
+                Ok(name) | Err(Error::Failed(name) | Error::GaveUp { last: Some(name), .. }) => name,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let home = at(true).await;
+    assert_ne!(at(false).await, home);
+    tokio::time::sleep(ms(10_000)).await;
+    assert_eq!([at(false).await, at(false).await], [home.clone(), home]);
+    assert!(balancer.snapshot().endpoints.iter().all(|endpoint| endpoint.breaker == BreakerSnapshot::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_start_goes_by_the_endpoints_that_it_may_use() {
+    let balancer = pool(2, "overall = '1/1m'\nbreaker = { failures = 1, reset = '30s', jitter = 0 }");
+    balancer.open_breaker("e0", ms(30_000)).unwrap();
+    let away = NextStart::After(ms(30_000));
+    let refused = balancer.request("default", 1).on("e0").acquire().await.map(drop);
+    assert_eq!(refused, Err(Refused::NoEndpoint { next_start: away }));
+    // The other one is full. A grant there that is given back would make room before its window does.
+    drop(balancer.request("default", 1).on("e1").acquire().await.unwrap());
+    let refused = balancer.request("default", 1).on("e1").try_acquire().map(drop);
+    assert_eq!(refused, Err(Refused::NotNow { next_start: NextStart::WhenOneEnds }));
+    let none: [&str; 0] = [];
+    let refused = balancer.request("default", 1).among(none).acquire().await.map(drop);
+    assert_eq!(refused, Err(Refused::NoEndpoint { next_start: NextStart::Never }));
+}

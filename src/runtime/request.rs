@@ -13,7 +13,7 @@ use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unc
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
 use crate::engine::{Charge, Nanos, RuleId};
-use crate::error::{Outcome, Refused, Verdict};
+use crate::error::{NextStart, Outcome, Refused, Verdict};
 use crate::key::Key;
 use crate::rules::Retry;
 
@@ -127,6 +127,9 @@ impl<'a, C> Request<'a, C> {
     }
 
     /// Uses only these endpoints of the pool. Default: any. As [`on`](Self::on).
+    ///
+    /// Without any of them it is refused with [`Refused::NoEndpoint`]: a list that was filtered until nothing was left does
+    /// not mean all.
     pub fn among<'n>(mut self, endpoints: impl IntoIterator<Item = &'n str>) -> Self {
         let live = self.shared.live.load();
         let mut among = Vec::new();
@@ -136,6 +139,9 @@ impl<'a, C> Request<'a, C> {
                 Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
                 Err(_) => {}
             }
+        }
+        if among.is_empty() && self.rule.is_ok() {
+            self.rule = Err(Box::new(Refused::NoEndpoint { next_start: NextStart::Never }));
         }
         self.wishes.special().endpoints = among;
         self

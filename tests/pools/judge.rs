@@ -89,6 +89,11 @@ impl World {
         self.ids().filter(|id| self.allows(request, *id) && self.is_healthy(*id) && fresh(id)).collect()
     }
 
+    /// Whether keys that stay where they are may try one of the endpoints again: who does so hangs on who came first.
+    fn is_tried_again(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.open.is_some_and(|open| open.until <= self.now))
+    }
+
     /// Why a start of the request on an endpoint would be wrong now.
     pub(crate) fn objection(&self, number: usize, id: EndpointId) -> Option<String> {
         let request = &self.requests[number];
@@ -122,7 +127,7 @@ impl World {
         if self.in_window(number, |at, key| at == id && key == request.key) + request.cost > EACH_KEY {
             return Some("the key's window on it is full".into());
         }
-        if self.setup.sticky {
+        if self.setup.sticky && !self.is_tried_again() {
             let choice = self.choice(request);
             let home = self.homes.get(&(request.key, choice.clone()));
             if home.is_some_and(|home| *home != id) || (!choice.is_empty() && !choice.contains(&id)) {
@@ -136,7 +141,7 @@ impl World {
     pub(crate) fn note_home(&mut self, number: usize, id: EndpointId) {
         let request = &self.requests[number];
         let (key, choice) = (request.key, self.choice(request));
-        if !self.setup.sticky || choice.is_empty() {
+        if !self.setup.sticky || choice.is_empty() || self.is_tried_again() {
             return;
         }
         for ((of, among), home) in &self.homes {
@@ -175,10 +180,11 @@ impl World {
             }
             // Where a key that stays goes is not known before it was there.
             let request = &self.requests[first];
-            let home_known = !self.setup.sticky || {
-                let choice = self.choice(request);
-                choice.is_empty() || self.homes.contains_key(&(request.key, choice))
-            };
+            let home_known = !self.setup.sticky
+                || !self.is_tried_again() && {
+                    let choice = self.choice(request);
+                    choice.is_empty() || self.homes.contains_key(&(request.key, choice))
+                };
             for id in self.ids().filter(|_| home_known) {
                 let objection = self.objection(first, id);
                 assert!(objection.is_some(), "request {first} could start on {id:?} at {now}: {request:?}");

@@ -10,7 +10,7 @@ use crate::engine::time::Instant;
 impl<W> Scheduler<W> {
     /// Goes over to the endpoints of the present plan.
     pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &Days) {
-        let Self { plan, pool, requests, keys, days, .. } = self;
+        let Self { plan, pool, requests, queues, keys, days, .. } = self;
         match (&plan.pool, &old.pool) {
             (Some(new), Some(was)) => {
                 let Some(pool) = pool else { return };
@@ -29,6 +29,14 @@ impl<W> Scheduler<W> {
                     let Some(seat) = keys[index].sides.seat_mut() else { continue };
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
                         limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                    }
+                }
+                // What runs counts in limits, too, of which its key knew nothing.
+                for index in requests.indices() {
+                    let request = &requests[index];
+                    let at = request.route().and_then(|route| route.at);
+                    if let Some(id) = at.filter(|id| !new.endpoints[usize::from(id.0)].key_limits.is_empty()) {
+                        keys[queues[request.queue].key].sides.seat_or_new().limits_on(new, id);
                     }
                 }
             }

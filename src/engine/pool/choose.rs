@@ -111,7 +111,8 @@ impl Pool {
             route.allows(*id)
                 && (!route.was_at(*id) || route.again == Some(*id))
                 && plan_of.must_fit(costs).is_ok()
-                && endpoint.standing(plan_of, &plan.breaker, now) == Standing::Usable { probe: false }
+                // Those who belong to one that is tried again are who tries it.
+                && matches!(endpoint.standing(plan_of, &plan.breaker, now), Standing::Usable { .. })
         };
         let place = |(id, _): &(EndpointId, &Endpoint)| {
             mixed(tag ^ mixed(u64::from(id.0))) / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::route::KeySeat;
+use super::route::{KeySeat, Route};
 use super::{Choice, EndpointId, Standing};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::breaker::BreakerState;
@@ -136,12 +136,19 @@ impl<W> Scheduler<W> {
 
     /// A lower bound for when a new request of cost 1 of a key gets an endpoint. `Err`: for the time being none can be
     /// used, and not before the instant, if there is one.
-    pub(in crate::engine) fn next_endpoint(&mut self, now: Instant, key: Option<u32>) -> Result<Ask, Option<Instant>> {
+    pub(in crate::engine) fn next_endpoint(
+        &mut self,
+        now: Instant,
+        key: Option<u32>,
+        among: &[EndpointId],
+        costs: Costs<'_>,
+    ) -> Result<Ask, Option<Instant>> {
         let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
         let mut key = key.map(|key| &mut keys[key]);
         let tag = key.as_ref().map(|key| key.tag);
         let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
-        match pool.choose(plan.pooled(), days, now, (None, seat, tag), Costs::ONE) {
+        let route = Route::among(among);
+        match pool.choose(plan.pooled(), days, now, (Some(&route), seat, tag), costs) {
             Choice::Take(_) => Ok(Ask::Room),
             Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
             Choice::Wait { at: Some(at), on_event: false } => Ok(Ask::At(at)),

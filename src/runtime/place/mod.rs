@@ -404,9 +404,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 
     fn next_start(&self, record: KeyId) -> NextStart {
         let rule = self.rule;
-        let costs = Entry { cost: self.wishes.cost, units: self.wishes.units(), ..Entry::default() };
+        let (units, endpoints) = (self.wishes.units(), self.wishes.endpoints());
+        let entry = Entry { cost: self.wishes.cost, units, endpoints, ..Entry::default() };
         self.shared()
-            .with(|state, now| NextStart::since(now, state.machine.next_start_of(now, rule, Some(record), &costs)))
+            .with(|state, now| NextStart::since(now, state.machine.next_start_of(now, rule, Some(record), &entry)))
     }
 }
 

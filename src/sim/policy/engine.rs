@@ -112,6 +112,7 @@ impl Engine {
         if self.scheduler.is_refused(id) {
             self.scheduler.claim(now, id);
             self.requests[index as usize] = None;
+            self.turned_away.push(index);
         } else {
             self.scheduler.set_waker(id, index);
         }
