@@ -10,8 +10,8 @@ impl<W> Scheduler<W> {
     /// The attempt ended; the request goes back to its place in line and `scope` is held until `until`.
     ///
     /// With [`Target::Request`] it steps out of line until then, or in an `ordered` rule its queue waits for it;
-    /// so it does where `until` is beyond what a hold may last. `deadline` is as in [`Entry`]. Returns false if the
-    /// machine is closed or knows no such running request: then it is gone.
+    /// so it does where `until` is beyond what a hold may last. `deadline` is as in [`Entry`](super::Entry). Returns false
+    /// if the machine is closed or knows no such running request: then it is gone.
     pub fn retry(
         &mut self,
         now: Instant,

@@ -444,8 +444,9 @@ impl<W> Scheduler<W> {
     /// Gives a key its own numbers under a rule, or with `None` the rule's again. Returns false for a stale key.
     ///
     /// They take the place of the rule's `per_key` and `key_concurrency`. Known starts count under the new numbers; what
-    /// waits and can no longer fit is refused with [`Why::CostTooHigh`], which costs a look at every request if any waits
-    /// there. They go with the key's record: one that [`add_key`](Self::add_key) makes later is to be given them again.
+    /// waits and can no longer fit is refused with [`Why::CostTooHigh`](super::Why::CostTooHigh), which costs a look at
+    /// every request if any waits there. They go with the key's record: one that [`add_key`](Self::add_key) makes later is
+    /// to be given them again.
     pub fn set_own(&mut self, now: Instant, key: KeyId, rule: RuleId, numbers: Option<Arc<[LimitSpec]>>) -> bool {
         let now = self.tick(now);
         if !self.keys.contains(key.index, key.generation) {
