@@ -1,11 +1,11 @@
 //! The handle of a balancer.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
+use super::builder::Builder;
 use super::closing::Ended;
 use super::event::{Event, Events, Holding};
 use super::explain::Explanation;
@@ -574,34 +574,5 @@ impl Balancer {
             }
         }
         Ok(())
-    }
-}
-
-/// A balancer in the making.
-#[must_use = "a builder does nothing before it builds"]
-#[derive(Clone, Debug)]
-pub struct Builder {
-    pub(super) rules: Rules,
-    pub(super) seed: Option<u64>,
-    /// Whether endpoints came from code.
-    pub(super) coded: bool,
-}
-
-impl Builder {
-    /// From what the jitter of backoffs is drawn. Default: a number that differs from balancer to balancer.
-    pub const fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
-
-    /// The balancer.
-    #[must_use]
-    pub fn build(self) -> Balancer {
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
-        let shared = Arc::new(Shared::new(self.rules, seed));
-        if self.coded {
-            shared.note_coded();
-        }
-        Balancer { shared }
     }
 }

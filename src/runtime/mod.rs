@@ -3,6 +3,7 @@
 mod aliases;
 mod attempt;
 mod balancer;
+mod builder;
 mod clock;
 mod closing;
 mod driver;
@@ -37,7 +38,8 @@ mod wall;
 mod watch;
 
 pub use attempt::{Attempt, Endpoint};
-pub use balancer::{Balancer, Builder};
+pub use balancer::Balancer;
+pub use builder::Builder;
 pub use closing::Ended;
 pub use event::{Event, Events};
 pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};

@@ -7,7 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::attempt::{Attempt, Endpoint};
-use super::balancer::{Balancer, Builder};
+use super::balancer::Balancer;
+use super::builder::Builder;
 use super::permit::{Acquire, Permit};
 use super::request::Request;
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Told, Unclassified};

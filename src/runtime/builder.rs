@@ -1,0 +1,37 @@
+//! A balancer in the making.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use super::balancer::Balancer;
+use super::shared::Shared;
+use crate::rules::Rules;
+
+/// A balancer in the making.
+#[must_use = "a builder does nothing before it builds"]
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(super) rules: Rules,
+    pub(super) seed: Option<u64>,
+    /// Whether endpoints came from code.
+    pub(super) coded: bool,
+}
+
+impl Builder {
+    /// From what the jitter of backoffs is drawn. Default: a number that differs from balancer to balancer.
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The balancer.
+    #[must_use]
+    pub fn build(self) -> Balancer {
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+        let shared = Arc::new(Shared::new(self.rules, seed));
+        if self.coded {
+            shared.note_coded();
+        }
+        Balancer { shared }
+    }
+}
