@@ -432,8 +432,11 @@ impl<W> Scheduler<W> {
         match self.requests[id.index].stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
-            Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
+            Stage::Granted { .. } => self.leave_line(now, id.index),
+            Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
+                self.retire(now, id.index);
+                return self.after_departure(now);
             }
             Stage::Refused { .. } => {}
         }

@@ -111,10 +111,14 @@ impl<W> Scheduler<W> {
     ///
     /// What is granted counts as much as what started, so a claim changes no answer but those that hang on its instant.
     pub(super) fn after_minor_event(&mut self, now: Instant) {
+        if self.hangs_on_grants { self.after_event(now) } else { self.after_departure(now) }
+    }
+
+    /// The same after somebody left who was granted nothing: not even what hangs on grants changes.
+    pub(super) fn after_departure(&mut self, now: Instant) {
         let is_known = self.settled
             && self.pool.is_none()
             && self.door.is_empty()
-            && !self.hangs_on_grants
             && self.next_wake().is_none_or(|wake| wake > now);
         if is_known {
             self.trim();
