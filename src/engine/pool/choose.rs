@@ -28,12 +28,12 @@ impl Pool {
         plan: &PoolPlan,
         days: &Days,
         now: Instant,
-        (route, mut seat, tag): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
+        (route, mut seat, mark): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
         costs: Costs<'_>,
     ) -> Choice {
         let fresh = Route::default();
         let route = route.unwrap_or(&fresh);
-        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, (route, costs), tag));
+        let only = mark.filter(|_| plan.sticky).and_then(|mark| self.home(plan, now, (route, costs), mark));
         let unknown = match plan.choose {
             Choose::Fastest => self.fastest(now),
             Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
@@ -42,7 +42,7 @@ impl Pool {
         let (mut best, mut wait, mut opens): (Option<(Rank, EndpointId)>, Option<Ask>, Option<Instant>) =
             (None, None, None);
         let mut on_event = false;
-        for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
+        for (id, endpoint) in EndpointId::all().zip(&mut self.endpoints) {
             let plan_of = &plan.endpoints[usize::from(id.0)];
             if !route.allows(id) || plan_of.must_fit(costs).is_err() {
                 continue;
@@ -103,24 +103,6 @@ impl Pool {
         }
     }
 
-    /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
-    /// that nothing has to be remembered, and when one goes or comes only its own keys move.
-    fn only(&self, plan: &PoolPlan, now: Instant, (route, costs): (&Route, Costs<'_>), tag: u64) -> Option<EndpointId> {
-        let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
-            let plan_of = &plan.endpoints[usize::from(id.0)];
-            route.allows(*id)
-                && (!route.was_at(*id) || route.again == Some(*id))
-                && plan_of.must_fit(costs).is_ok()
-                // Those who belong to one that is tried again are who tries it.
-                && matches!(endpoint.standing(plan_of, &plan.breaker, now), Standing::Usable { .. })
-        };
-        let place = |(id, _): &(EndpointId, &Endpoint)| {
-            mixed(tag ^ mixed(u64::from(id.0))) / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))
-        };
-        let all = (0..).map(EndpointId).zip(&self.endpoints).filter(healthy);
-        all.min_by_key(place).map(|(id, _)| id)
-    }
-
     /// What those are taken to need of which nothing is known: as long as the fastest.
     fn fastest(&self, now: Instant) -> Nanos {
         self.endpoints.iter().filter_map(|endpoint| endpoint.latency.estimate(now)).min().unwrap_or(Nanos::new(1))
@@ -159,12 +141,4 @@ impl Endpoint {
             Choose::Weighted => self.pass.max(pass),
         }
     }
-}
-
-/// The finaliser of splitmix64.
-const fn mixed(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }

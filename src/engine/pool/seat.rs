@@ -55,7 +55,8 @@ impl<W> Scheduler<W> {
         };
         let costs = whose.costs(requests, queues);
         let key = &mut keys[queues[queue].key];
-        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(key.tag)), costs)
+        let mark = key.mark();
+        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(mark)), costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
@@ -66,7 +67,8 @@ impl<W> Scheduler<W> {
         let request = &mut requests[index];
         let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route(), key.sides.seat_mut(), Some(key.tag));
+        let mark = key.mark();
+        let places = (request.route(), key.sides.seat_mut(), Some(mark));
         let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
             unreachable!("the pool had room at this very instant");
         };
@@ -105,13 +107,13 @@ impl<W> Scheduler<W> {
 
     /// An attempt begins: its endpoint has one more that runs.
     pub(in crate::engine) fn note_running(&mut self, index: u32) {
-        let Some(pool) = &mut self.pool else { return };
-        if let Some(id) = self.requests[index].route().and_then(|route| route.at) {
-            pool.endpoints[usize::from(id.0)].running += 1;
-        }
-        let request = &mut self.requests[index];
-        if let Some(route) = request.route_mut() {
-            route.again = None;
+        let Self { pool: Some(pool), requests, .. } = self else { return };
+        let Some(route) = requests[index].route_mut() else { return };
+        route.again = None;
+        if let Some(id) = route.at {
+            let endpoint = &mut pool.endpoints[usize::from(id.0)];
+            endpoint.running += 1;
+            route.life = endpoint.life;
         }
     }
 
@@ -264,7 +266,7 @@ impl<W> Scheduler<W> {
         let plan = self.plan.pooled();
         let request = &self.requests[index];
         let route = request.route();
-        let all = (0..).map(EndpointId).zip(&pool.endpoints).zip(&plan.endpoints);
+        let all = EndpointId::all().zip(&pool.endpoints).zip(&plan.endpoints);
         let mut meant = all.filter(|((id, _), plan)| {
             route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs()).is_ok()
         });

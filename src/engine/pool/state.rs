@@ -145,10 +145,10 @@ impl<W> Scheduler<W> {
     ) -> Result<Ask, Option<Instant>> {
         let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
         let mut key = key.map(|key| &mut keys[key]);
-        let tag = key.as_ref().map(|key| key.tag);
+        let mark = key.as_ref().map(|key| key.mark());
         let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
         let route = Route::among(among);
-        match pool.choose(plan.pooled(), days, now, (Some(&route), seat, tag), costs) {
+        match pool.choose(plan.pooled(), days, now, (Some(&route), seat, mark), costs) {
             Choice::Take(_) => Ok(Ask::Room),
             Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
             Choice::Wait { at: Some(at), on_event: false } => Ok(Ask::At(at)),
