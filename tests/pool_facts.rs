@@ -421,7 +421,7 @@ async fn a_typed_pool_hands_over_the_value_of_the_endpoint() {
         pool.request("default", 4).on("d").submit(async |attempt| Ok::<_, Failure<()>>(*attempt.endpoint().value()));
     assert_eq!(on_d.unwrap().await, Ok(40));
     pool.remove("d").unwrap();
-    assert_eq!(pool.value("d").as_deref(), Some(&40));
+    assert_eq!(pool.value("d"), None);
     // A file that lists others, too, leaves those that have values.
     pool.balancer().replace_rules("[pool]\nendpoints = ['b', 'new']".parse().unwrap());
     let names: Vec<String> = pool.balancer().snapshot().endpoints.into_iter().map(|endpoint| endpoint.name).collect();
@@ -507,11 +507,38 @@ async fn what_is_said_of_a_start_goes_by_the_endpoints_that_it_may_use() {
     let away = NextStart::After(ms(30_000));
     let refused = balancer.request("default", 1).on("e0").acquire().await.map(drop);
     assert_eq!(refused, Err(Refused::NoEndpoint { next_start: away }));
-    // The other one is full. A grant there that is given back would make room before its window does.
+    // The other one is full.
     drop(balancer.request("default", 1).on("e1").acquire().await.unwrap());
     let refused = balancer.request("default", 1).on("e1").try_acquire().map(drop);
-    assert_eq!(refused, Err(Refused::NotNow { next_start: NextStart::WhenOneEnds }));
+    let full = NextStart::After(ms(60_000));
+    assert_eq!(refused, Err(Refused::NotNow { next_start: full }));
+    // Whoever waits for no longer than that is told so at once.
+    let eager = || balancer.request("default", 1).on("e1").eager();
+    let refused = eager().max_wait(ms(59_999)).acquire().await.map(drop);
+    assert_eq!(refused, Err(Refused::MaxWait { waited: ms(0), next_start: full }));
+    // What may use either waits for the one that rests.
+    assert_eq!(balancer.next_start("default", 1), Ok(away));
+    let begin = tokio::time::Instant::now();
+    drop(balancer.request("default", 1).max_wait(ms(30_000)).eager().acquire().await.unwrap());
+    assert_eq!(begin.elapsed(), ms(30_000));
     let none: [&str; 0] = [];
     let refused = balancer.request("default", 1).among(none).acquire().await.map(drop);
     assert_eq!(refused, Err(Refused::NoEndpoint { next_start: NextStart::Never }));
+}
+
+/// Each of two endpoints takes one each second, and those ahead use them evenly at best.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_start_counts_those_ahead() {
+    let balancer = pool(2, "overall = '1/1s'");
+    let line: Vec<_> =
+        (0..7).map(|_| balancer.request("default", 1).submit(async |_| Ok::<_, Failure<()>>(()))).collect();
+    settle().await;
+    // Two have started, and five wait: two after one second, two after two, and one with this one after three.
+    assert_eq!(balancer.next_start("default", 1), Ok(NextStart::After(ms(3_000))));
+    let begin = tokio::time::Instant::now();
+    drop(balancer.request("default", 1).acquire().await.unwrap());
+    assert_eq!(begin.elapsed(), ms(3_000));
+    for ticket in line {
+        assert_eq!(ticket.unwrap().await, Ok(()));
+    }
 }

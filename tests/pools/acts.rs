@@ -40,6 +40,11 @@ impl World {
             Enter::Waiting(_) => assert!(!is_alone || next != NextStart::Now, "but it waits at {}", self.now),
         }
         self.tally.foretold += usize::from(next != NextStart::Now);
+        let earliest = match next {
+            // Whoever stays elsewhere when its endpoint gets into trouble may start at once.
+            NextStart::At(at) if !self.setup.sticky => Some((at.as_nanos() / 1_000_000, self.upheavals)),
+            NextStart::At(_) | NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => None,
+        };
         let (Enter::Started(id) | Enter::Waiting(id)) = entered;
         self.requests.push(Request {
             id,
@@ -52,6 +57,7 @@ impl World {
             again: None,
             charged: None,
             deadline,
+            earliest,
             stage: Stage::Waits,
             woken: false,
             refused: None,
@@ -91,7 +97,9 @@ impl World {
     /// Somebody loses patience, whatever became of it.
     pub(crate) fn leave_any(&mut self) {
         let Some(number) = self.any(|request| request.stage != Stage::Over) else { return };
-        self.tally.killed_grants += usize::from(matches!(self.requests[number].stage, Stage::Granted(_)));
+        let is_granted = matches!(self.requests[number].stage, Stage::Granted(_));
+        self.tally.killed_grants += usize::from(is_granted);
+        self.upheavals += 1;
         self.requests[number].stage = Stage::Over;
         self.machine.withdraw(self.at(), self.requests[number].id);
         self.sync();
@@ -106,6 +114,7 @@ impl World {
     }
 
     pub(crate) fn close(&mut self, id: EndpointId) {
+        self.upheavals += 1;
         let endpoint = self.endpoint(id);
         endpoint.open = None;
         endpoint.epoch += 1;
@@ -266,6 +275,7 @@ impl World {
 
     /// A hold takes back what it means of what is granted: whoever has a grant after it has a new one.
     pub(crate) fn taken_back(&mut self, target: Target, of_key: u64) {
+        self.upheavals += 1;
         for request in &mut self.requests {
             let is_meant = match target {
                 Target::Overall | Target::Endpoint(_) => true,

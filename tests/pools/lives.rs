@@ -35,6 +35,7 @@ impl World {
 
     /// Somebody changes something from outside.
     pub(crate) fn change(&mut self) {
+        self.upheavals += 1;
         let now = self.at();
         let id = EndpointId(self.random.below(self.endpoints.len() as u64) as u16);
         match self.random.below(13) {
@@ -136,6 +137,7 @@ impl World {
 
     /// Goes over to rules with these endpoints.
     pub(crate) fn replace(&mut self, there: Vec<(String, Numbers)>) {
+        self.upheavals += 1;
         let vacant: Vec<EndpointId> = self.ids().filter(|id| self.is_vacant(*id)).collect();
         let rules = there.iter().map(|(name, Numbers { each, at_once, weight })| {
             let quota = format!("{each}/1s").parse().expect("a quota");

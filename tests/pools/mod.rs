@@ -121,6 +121,8 @@ pub(crate) struct Request {
     pub(crate) again: Option<EndpointId>,
     pub(crate) charged: Option<EndpointId>,
     pub(crate) deadline: Option<u64>,
+    /// When it was said to start at the earliest, if nothing changes but time, and how many things had changed by then.
+    pub(crate) earliest: Option<(u64, usize)>,
     pub(crate) stage: Stage,
     /// Somebody told it to look how it stands, and it has not yet.
     pub(crate) woken: bool,
@@ -183,6 +185,8 @@ pub(crate) struct World {
     pub(crate) homes: BTreeMap<(u64, Vec<EndpointId>), EndpointId>,
     /// How many names there were.
     pub(crate) names: usize,
+    /// Things that happened and may let somebody start earlier than was foretold.
+    pub(crate) upheavals: usize,
     pub(crate) random: Rng,
     pub(crate) tally: Tally,
 }
@@ -235,6 +239,7 @@ impl World {
             keys: BTreeMap::new(),
             endpoints: (0..ENDPOINTS).map(|number| Endpoint::new(&format!("e{number}"), first(number))).collect(),
             names: ENDPOINTS,
+            upheavals: 0,
             requests: Vec::new(),
             holds: Holds::default(),
             homes: BTreeMap::new(),

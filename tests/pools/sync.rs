@@ -19,8 +19,12 @@ impl World {
             let Stage::Granted(seat) = self.requests[number].stage else { continue };
             match self.machine.endpoint_of(self.requests[number].id) {
                 Some(at) if at == seat.at => {}
-                Some(_) => self.requests[number].stage = Stage::Waits,
+                Some(_) => {
+                    self.upheavals += 1;
+                    self.requests[number].stage = Stage::Waits;
+                }
                 None => {
+                    self.upheavals += 1;
                     self.tally.lost_leases += usize::from(seat.since + LEASE <= self.now);
                     self.requests[number].stage = Stage::Asleep;
                 }
@@ -130,7 +134,8 @@ impl World {
             let request = &self.requests[number];
             if request.stage != Stage::Over && self.machine.is_refused(request.id) {
                 self.note_refusal_of(number);
-                // It has no place any more, whatever it had.
+                // It has no place any more, whatever it had, and nobody waits behind it.
+                self.upheavals += 1;
                 self.requests[number].stage = Stage::Asleep;
                 self.requests[number].woken = true;
             }
@@ -173,6 +178,8 @@ impl World {
     pub(crate) fn started(&mut self, number: usize, mut seat: Seat) {
         seat.life = self.endpoint(seat.at).life;
         let (now, request) = (self.now, &mut self.requests[number]);
+        let earlier = request.earliest.take().filter(|(at, upheavals)| *upheavals == self.upheavals && *at > now);
+        assert_eq!(earlier, None, "request {number} was to start later than at {now}: {request:?}");
         request.stage = Stage::Runs(seat);
         request.again = None;
         request.woken = false;

@@ -7,6 +7,7 @@ mod change;
 mod choose;
 mod endpoint;
 mod failover;
+mod foretold;
 mod home;
 mod memory;
 mod places;
@@ -43,8 +44,8 @@ pub(super) struct Pool {
     pass: u64,
     /// Queues that wait for something to happen at an endpoint, by lane and turn.
     waiting: BTreeSet<Waiting>,
-    /// Something happened: those after this one have yet to look whether it is of use to them.
-    unsettled: Option<Waiting>,
+    /// Something happened: of each of these lanes those after this one have yet to look whether it is of use to them.
+    unsettled: Vec<Waiting>,
     /// When there is room for those.
     pub(super) opens: Option<Instant>,
 }
@@ -56,7 +57,7 @@ impl Pool {
             grants: 0,
             pass: 0,
             waiting: BTreeSet::new(),
-            unsettled: None,
+            unsettled: Vec::new(),
             opens: None,
         }
     }

@@ -154,24 +154,29 @@ impl<W> Scheduler<W> {
 
     /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
-        if let Some(pool) = &mut self.pool {
-            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0));
+        let Self { pool: Some(pool), plan, .. } = self else { return };
+        pool.unsettled.clear();
+        if !pool.waiting.is_empty() {
+            pool.unsettled.extend((0..plan.lanes.len()).map(|lane| (lane, i64::MIN, 0)));
         }
     }
 
     /// Whether somebody who waits for an endpoint has yet to look whether there is room.
     pub(in crate::engine) fn is_pool_unsettled(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.unsettled.is_some())
+        self.pool.as_ref().is_some_and(|pool| !pool.unsettled.is_empty())
     }
 
     /// Lets a few more decide anew that wait for something to happen at an endpoint, if something did and there is room:
-    /// the urgent ones first, and of a lane those whose turn comes first. Returns false if there is nothing to do.
+    /// some of each lane, so that it is seen whose lane is passed by, and of a lane those whose turn comes first. Returns
+    /// false if there is nothing to do.
     pub(in crate::engine) fn settle_pool(&mut self, now: Instant) -> bool {
         /// A crowd that waits for one busy endpoint is not to be looked through for every room that there is.
         const BATCH: usize = 16;
         let Self { plan, pool: Some(pool), queues, days, .. } = self else { return false };
         pool.opens = None;
-        let Some(after) = pool.unsettled else { return false };
+        if pool.unsettled.is_empty() {
+            return false;
+        }
         let asked = pool.room(plan.pooled(), days, now, Costs::ONE);
         if asked != Ask::Room {
             // They look when there is room: what they waited for may not be what they wait for now.
@@ -181,13 +186,20 @@ impl<W> Scheduler<W> {
             };
             return false;
         }
-        let batch: Vec<Waiting> =
-            pool.waiting.range((Bound::Excluded(after), Bound::Unbounded)).take(BATCH).copied().collect();
-        pool.unsettled = batch.last().copied();
+        let mut batch: Vec<Waiting> = Vec::new();
+        let waiting = &pool.waiting;
+        pool.unsettled.retain_mut(|after| {
+            let of_lane = (Bound::Excluded(*after), Bound::Excluded((after.0 + 1, i64::MIN, 0)));
+            let before = batch.len();
+            batch.extend(waiting.range(of_lane).take(BATCH));
+            *after = batch.last().copied().unwrap_or(*after);
+            batch.len() > before
+        });
         for place in &batch {
             pool.waiting.remove(place);
             queues[place.2].pool_place = None;
         }
+        let any = !batch.is_empty();
         // Those with the latest turns first: each goes back to its place at once, before them.
         for (.., index) in batch.into_iter().rev() {
             if !self.queues[index].awaits_pool {
@@ -201,7 +213,7 @@ impl<W> Scheduler<W> {
                 }
             }
         }
-        true
+        any
     }
 
     /// Endpoints changed so that anybody may be better off: all that wait decide anew, and who has none any more is

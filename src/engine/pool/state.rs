@@ -1,9 +1,9 @@
-//! Endpoints in numbers, what each says to a request, and lower bounds for what comes.
+//! Endpoints in numbers, and what each says to a request.
 
 use std::sync::Arc;
 
-use super::route::{KeySeat, Route};
-use super::{Choice, EndpointId, Standing};
+use super::route::KeySeat;
+use super::{EndpointId, Standing};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::breaker::BreakerState;
 use crate::engine::cost::Costs;
@@ -132,31 +132,6 @@ impl<W> Scheduler<W> {
             answers.push(EndpointAnswer { name: Arc::clone(&plan_of.name), room });
         }
         answers
-    }
-
-    /// A lower bound for when a new request of cost 1 of a key gets an endpoint. `Err`: for the time being none can be
-    /// used, and not before the instant, if there is one.
-    pub(in crate::engine) fn next_endpoint(
-        &mut self,
-        now: Instant,
-        key: Option<u32>,
-        among: &[EndpointId],
-        costs: Costs<'_>,
-    ) -> Result<Ask, Option<Instant>> {
-        let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
-        let mut key = key.map(|key| &mut keys[key]);
-        let mark = key.as_ref().map(|key| key.mark());
-        let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
-        let route = Route::among(among);
-        match pool.choose(plan.pooled(), days, now, (Some(&route), seat, mark), costs) {
-            Choice::Take(_) => Ok(Ask::Room),
-            Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
-            Choice::Wait { at: Some(at), on_event: false } => Ok(Ask::At(at)),
-            // Both may come first, and of an end nobody knows when.
-            Choice::Wait { on_event: true, at: Some(_) } => Ok(Ask::Busy),
-            Choice::Wait { at: None, on_event: false } => Ok(Ask::Room),
-            Choice::Out(opens) => Err(opens),
-        }
     }
 
     /// A running attempt cost another amount than was asked for.
