@@ -111,3 +111,57 @@ fn what_fits_nowhere_any_more_is_told_so() {
         );
     }
 }
+
+/// When the costly one of two starts that comes while others, which cost 1, take all the room that there is. Ten of them come
+/// each 100 ms for two endpoints that take ten a second each; the costly one comes after a second and takes all ten of one.
+fn costly_start(priority: u32, bound: &[EndpointId]) -> u64 {
+    let text = format!(
+        "[rules]\nsmall = {{}}\nlarge = {{ priority = {priority} }}\n[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'"
+    );
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let mut waiting: Vec<RequestId> = Vec::new();
+    let mut costly = None;
+    let mut tag = 0;
+    for now in (0..20_000).step_by(10) {
+        if now % 100 == 0 {
+            for _ in 0..10 {
+                tag += 1;
+                let key = machine.add_key(at(now), tag);
+                waiting.push(machine.enqueue(at(now), key, RuleId(0), Entry::default()).expect("room in line"));
+            }
+        }
+        if now == 1_000 {
+            let key = machine.add_key(at(now), 1_000_000);
+            let entry = Entry { cost: 10, endpoints: bound, ..Entry::default() };
+            costly = Some(machine.enqueue(at(now), key, RuleId(1), entry).expect("room in line"));
+        }
+        machine.dispatch(at(now));
+        while machine.next_wake().is_some_and(|wake| wake <= at(now)) {
+            machine.dispatch(at(now));
+        }
+        if costly.is_some_and(|costly| machine.is_granted(costly)) {
+            return now;
+        }
+        waiting.retain(|id| {
+            let is_granted = machine.is_granted(*id);
+            if is_granted {
+                assert!(matches!(machine.claim(at(now), *id), Claim::Started { .. }));
+                machine.finish(at(now), *id);
+            }
+            !is_granted
+        });
+    }
+    panic!("it never starts");
+}
+
+/// Whoever cost little took the room of every endpoint bit by bit, and whoever cost much never had its turn.
+#[test]
+fn what_costs_much_has_its_turn_among_many_that_cost_little() {
+    for bound in [&[][..], &[SMALL], &[LARGE]] {
+        let start = costly_start(1, bound);
+        assert!((1_000..=12_000).contains(&start), "{start} for {bound:?}");
+        let start = costly_start(2, bound);
+        assert!((1_000..=16_000).contains(&start), "{start} for {bound:?} in the lane below");
+    }
+}

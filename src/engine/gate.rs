@@ -3,6 +3,7 @@
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::PaceRef;
+use super::pool::EndpointId;
 use super::queue::Queue;
 use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
@@ -30,8 +31,9 @@ pub(super) enum Refusal {
     Owed,
     /// Its siblings used up the key's room, and did so often enough.
     Passed(Ask),
-    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint.
-    Pool { at: Option<Instant>, on_event: bool },
+    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint, and first on the
+    /// nearest.
+    Pool { at: Option<Instant>, on_event: bool, nearest: Option<EndpointId> },
     /// It has no endpoint to wait for.
     NoEndpoint,
 }

@@ -323,10 +323,14 @@ impl<W> Scheduler<W> {
             return self.refuse(now, self.queues[id].waiting.head, Why::NoEndpoint);
         }
         self.leave_ring(id);
+        if !matches!(refusal, Refusal::Pool { .. }) {
+            self.unreserve(id);
+        }
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event | Refusal::NoEndpoint => self.queues[id].state = QueueState::Blocked,
-            Refusal::Pool { at, on_event } => {
+            Refusal::Pool { at, on_event, nearest } => {
+                self.reserve(id, nearest, at);
                 match at {
                     Some(at) => self.park(id, at),
                     None => self.queues[id].state = QueueState::Blocked,

@@ -14,6 +14,7 @@ impl<W> Scheduler<W> {
         match (&plan.pool, &old.pool) {
             (Some(new), Some(was)) => {
                 let Some(pool) = pool else { return };
+                pool.reserved.clear();
                 for (position, plan) in new.endpoints.iter().enumerate() {
                     match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
                         (Some(endpoint), Some(was)) if was.name == plan.name => {

@@ -2,7 +2,7 @@
 
 use super::plan::{Choose, EndpointId, PoolPlan};
 use super::route::{KeySeat, Route};
-use super::{Endpoint, Pool, Standing};
+use super::{Endpoint, Pool, Reservation, Standing};
 use crate::engine::cost::Costs;
 use crate::engine::limit::{Ask, Days};
 use crate::engine::time::{Instant, Nanos};
@@ -12,8 +12,9 @@ use crate::engine::time::{Instant, Nanos};
 pub(in crate::engine) enum Choice {
     /// This endpoint has room.
     Take(EndpointId),
-    /// None has: not before the instant, if there is one, or something happens at an endpoint, if that may help.
-    Wait { at: Option<Instant>, on_event: bool },
+    /// None has: not before the instant, if there is one, or something happens at an endpoint, if that may help. `nearest` is
+    /// the one whose limits will have room first.
+    Wait { at: Option<Instant>, on_event: bool, nearest: Option<EndpointId> },
     /// All that it may use are disabled, or have an open breaker at least until the instant.
     Out(Option<Instant>),
 }
@@ -22,13 +23,15 @@ pub(in crate::engine) enum Choice {
 type Rank = (bool, bool, u64, u64);
 
 impl Pool {
-    /// Chooses an endpoint for a request that knows its way, of a key that knows its own.
+    /// Chooses an endpoint for a request that knows its way, of a key that knows its own, from those that are not kept for
+    /// somebody else.
     pub(in crate::engine) fn choose(
         &mut self,
         plan: &PoolPlan,
         days: &Days,
         now: Instant,
         (route, mut seat, mark): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
+        kept: &[Reservation],
         costs: Costs<'_>,
     ) -> Choice {
         let fresh = Route::default();
@@ -42,6 +45,7 @@ impl Pool {
         let (mut best, mut wait, mut opens): (Option<(Rank, EndpointId)>, Option<Ask>, Option<Instant>) =
             (None, None, None);
         let mut on_event = false;
+        let mut nearest: Option<(Ask, EndpointId)> = None;
         for (id, endpoint) in EndpointId::all().zip(&mut self.endpoints) {
             let plan_of = &plan.endpoints[usize::from(id.0)];
             if !route.allows(id) || plan_of.must_fit(costs).is_err() {
@@ -68,11 +72,19 @@ impl Pool {
                 Standing::Usable { .. } if tried && route.barred > now && route.again != Some(id) => {
                     Ask::At(route.barred)
                 }
+                Standing::Usable { .. } if kept.iter().any(|kept| kept.endpoint == id) => {
+                    on_event = true;
+                    let until = kept.iter().filter(|kept| kept.endpoint == id).filter_map(|kept| kept.until).max();
+                    until.filter(|until| *until > now).map_or(Ask::Busy, Ask::At)
+                }
                 Standing::Usable { probe } => {
                     is_probe = probe;
                     let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
                     // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
                     on_event |= own != Ask::Room;
+                    if own != Ask::Room && nearest.is_none_or(|(ask, _)| own.or(ask) != ask) {
+                        nearest = Some((own, id));
+                    }
                     match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
                         Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
                         None => own,
@@ -95,10 +107,11 @@ impl Pool {
         }
         // One whose breaker is open may be tried then, and nobody waits for that alone.
         let wait = wait.map(|wait| opens.map_or(wait, |at| wait.or(Ask::At(at))));
+        let nearest = nearest.map(|(_, id)| id);
         match (best, wait) {
             (Some((_, id)), _) => Choice::Take(id),
-            (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event },
-            (None, Some(Ask::Room | Ask::Busy)) => Choice::Wait { at: None, on_event },
+            (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event, nearest },
+            (None, Some(Ask::Room | Ask::Busy)) => Choice::Wait { at: None, on_event, nearest },
             (None, None) => Choice::Out(opens),
         }
     }

@@ -12,6 +12,7 @@ mod home;
 mod memory;
 mod places;
 mod plan;
+mod reserve;
 mod route;
 mod seat;
 mod state;
@@ -28,6 +29,7 @@ pub(super) use self::endpoint::Endpoint;
 pub use self::failover::Elsewhere;
 pub(crate) use self::home::mark;
 pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
+use self::reserve::Reservation;
 pub(super) use self::route::{KeySeat, Route};
 pub use self::state::{EndpointAnswer, EndpointRoom, EndpointSnapshot};
 
@@ -46,6 +48,8 @@ pub(super) struct Pool {
     waiting: BTreeSet<Waiting>,
     /// Something happened: of each of these lanes those after this one have yet to look whether it is of use to them.
     unsettled: Vec<Waiting>,
+    /// What is kept for costly requests, of each lane for one.
+    reserved: Vec<Reservation>,
     /// When there is room for those.
     pub(super) opens: Option<Instant>,
 }
@@ -58,6 +62,7 @@ impl Pool {
             pass: 0,
             waiting: BTreeSet::new(),
             unsettled: Vec::new(),
+            reserved: Vec::new(),
             opens: None,
         }
     }

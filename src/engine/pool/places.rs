@@ -32,9 +32,7 @@ impl<W> Scheduler<W> {
         let (Some(pool), Some(plan)) = (&self.pool, &self.plan.pool) else { return BTreeSet::new() };
         let is_left = |id: &EndpointId| {
             let (endpoint, plan_of) = (&pool.endpoints[usize::from(id.0)], &plan.endpoints[usize::from(id.0)]);
-            plan_of.removed
-                && endpoint.live == 0
-                && endpoint.limits.free_at(&plan_of.limits, &self.days).is_some_and(|at| at <= now)
+            plan_of.removed && endpoint.limits.free_at(&plan_of.limits, &self.days).is_some_and(|at| at <= now)
         };
         let mut vacant: BTreeSet<EndpointId> = EndpointId::all().take(plan.endpoints.len()).filter(is_left).collect();
         if vacant.is_empty() {

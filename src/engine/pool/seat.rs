@@ -40,12 +40,13 @@ impl<W> Scheduler<W> {
         }
         match self.choose_for(now, queue, whose) {
             Choice::Take(_) => Ok(()),
-            Choice::Wait { at, on_event } => Err(Refusal::Pool { at, on_event }),
+            Choice::Wait { at, on_event, nearest } => Err(Refusal::Pool { at, on_event, nearest }),
             Choice::Out(_) => Err(Refusal::NoEndpoint),
         }
     }
 
     fn choose_for(&mut self, now: Instant, queue: u32, whose: Whose<'_>) -> Choice {
+        let kept = self.kept_from(queue);
         let Self { plan, pool: Some(pool), requests, queues, keys, days, .. } = self else {
             return Choice::Out(None);
         };
@@ -56,11 +57,16 @@ impl<W> Scheduler<W> {
         let costs = whose.costs(requests, queues);
         let key = &mut keys[queues[queue].key];
         let mark = key.mark();
-        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(mark)), costs)
+        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(mark)), &kept, costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
     pub(in crate::engine) fn seat(&mut self, now: Instant, index: u32) {
+        if self.pool.is_none() {
+            return;
+        }
+        let queue = self.requests[index].queue;
+        let kept = self.kept_from(queue);
         let Self { plan, pool, requests, queues, keys, days, .. } = self;
         let Some(pool) = pool else { return };
         let plan = plan.pooled();
@@ -69,7 +75,7 @@ impl<W> Scheduler<W> {
         let key = &mut keys[queues[request.queue].key];
         let mark = key.mark();
         let places = (request.route(), key.sides.seat_mut(), Some(mark));
-        let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
+        let Choice::Take(id) = pool.choose(plan, days, now, places, &kept, costs) else {
             unreachable!("the pool had room at this very instant");
         };
         pool.note_used(plan, id);
@@ -84,6 +90,8 @@ impl<W> Scheduler<W> {
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
             key.sides.seat_or_new().limits_on(plan, id);
         }
+        self.unreserve(queue);
+        self.note_passed_at(id);
     }
 
     /// A granted request, or one whose attempt ended, leaves its endpoint. What it did not report is no sign of anything.
@@ -146,6 +154,7 @@ impl<W> Scheduler<W> {
 
     /// Nobody stands in a queue any more, or it goes: nobody tells it anything.
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
+        self.unreserve(queue);
         let Self { pool: Some(pool), queues, .. } = self else { return };
         if let Some(place) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
             pool.waiting.remove(&(place.0, place.1, queue));
