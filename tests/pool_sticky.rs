@@ -6,7 +6,9 @@ mod field;
 use std::collections::BTreeMap;
 
 use field::{Diary, balancer, ms};
-use request_balancer::{Attempt, Balancer, BreakerSnapshot, Error, Failure, Rules, Target};
+use request_balancer::{
+    Attempt, Balancer, BreakerSnapshot, EndpointStanding, Error, Failure, NextStart, Rules, Target,
+};
 
 fn name(attempt: &Attempt) -> String {
     attempt.endpoint().expect("there is a pool").name().to_owned()
@@ -148,4 +150,15 @@ async fn those_who_belong_to_an_endpoint_are_who_tries_it_again() {
     tokio::time::sleep(ms(10_000)).await;
     assert_eq!([at(false).await, at(false).await], [home.clone(), home]);
     assert!(balancer.snapshot().endpoints.iter().all(|endpoint| endpoint.breaker == BreakerSnapshot::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_home_is_told_so_whatever_else_is_free() {
+    let balancer = pool(2, "overall = '1/1m'");
+    let home = home(&balancer, 1).await;
+    assert_eq!(balancer.next_start("default", 1), Ok(NextStart::After(ms(60_000))));
+    let told = balancer.explain("default", 1).unwrap().endpoints;
+    let told: Vec<(&str, EndpointStanding)> =
+        told.iter().map(|endpoint| (&*endpoint.name, endpoint.standing)).collect();
+    assert_eq!(told, [(&*home, EndpointStanding::Limited(NextStart::After(ms(60_000))))]);
 }

@@ -67,8 +67,10 @@ impl World {
                 let could: Vec<EndpointId> = self.ids().filter(|at| self.objection(number, *at).is_none()).collect();
                 self.sync();
                 let Stage::Granted(seat) = self.requests[number].stage else { panic!("it has no endpoint") };
-                // A probe given up for lost is nothing that could be foretold.
-                if could.contains(&seat.at) && !self.setup.sticky {
+                // A probe given up for lost is nothing that could be foretold, nor what is kept for a costly request.
+                let waits =
+                    |request: &Request| request.cost > 1 && matches!(request.stage, Stage::Waits | Stage::Asleep);
+                if could.contains(&seat.at) && !self.setup.sticky && !self.requests.iter().any(waits) {
                     self.assert_choice(number, &could, seat.at);
                 }
                 self.started(number, seat);

@@ -69,9 +69,7 @@ impl Pool {
                 }
                 Standing::Held(until) => Ask::At(until),
                 Standing::Probed(lost) => Ask::Unclaimed(lost),
-                Standing::Usable { .. } if tried && route.barred > now && route.again != Some(id) => {
-                    Ask::At(route.barred)
-                }
+                Standing::Usable { .. } if route.is_barred(id, now) => Ask::At(route.barred),
                 Standing::Usable { .. } if kept.iter().any(|kept| kept.endpoint == id) => {
                     on_event = true;
                     let until = kept.iter().filter(|kept| kept.endpoint == id).filter_map(|kept| kept.until).max();

@@ -45,6 +45,11 @@ impl Route {
         self.among.iter().chain(&self.tried).copied().chain(others)
     }
 
+    /// Whether it is not to go back to an endpoint for now.
+    pub(super) fn is_barred(&self, endpoint: EndpointId, now: Instant) -> bool {
+        self.barred > now && self.was_at(endpoint) && self.again != Some(endpoint)
+    }
+
     pub(super) fn note_tried(&mut self, endpoint: EndpointId) {
         if !self.was_at(endpoint) {
             self.tried.push(endpoint);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::route::KeySeat;
+use super::route::{KeySeat, Route};
 use super::{EndpointId, Standing};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::breaker::BreakerState;
@@ -85,7 +85,8 @@ impl<W> Scheduler<W> {
         plan.listed().map(snapshot).collect()
     }
 
-    /// What each endpoint that a request may use says to it; without a request, to a new one of cost 1 of this key.
+    /// What each endpoint that a request may use says to it; without a request, to a new one of cost 1 of this key. Where keys
+    /// stay with an endpoint, only that one.
     pub fn explain_endpoints(
         &mut self,
         now: Instant,
@@ -94,19 +95,25 @@ impl<W> Scheduler<W> {
     ) -> Vec<EndpointAnswer> {
         let now = self.tick(now);
         let id = id.filter(|id| self.requests.contains(id.index, id.generation));
-        let key = match id {
-            Some(id) => Some(self.queues[self.requests[id.index].queue].key),
+        let queue = id.map(|id| self.requests[id.index].queue);
+        let key = match queue {
+            Some(queue) => Some(self.queues[queue].key),
             None => key.filter(|key| self.knows(*key)).map(|key| key.index),
         };
+        let kept = queue.map_or_else(Vec::new, |queue| self.kept_from(queue));
         let Self { plan, pool: Some(pool), requests, keys, days, .. } = self else { return Vec::new() };
         let request = id.map(|id| &requests[id.index]);
         let costs = request.map_or(Costs::ONE, |request| request.costs());
         let route = request.and_then(|request| request.route());
+        let mark = key.map(|key| keys[key].mark());
         let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].sides.seat_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
+        let fresh = Route::default();
+        let way = route.unwrap_or(&fresh);
+        let home = mark.filter(|_| plan.sticky).and_then(|mark| pool.home(plan, now, (way, costs), mark));
         let is_meant = |(id, plan_of): &(EndpointId, &super::EndpointPlan)| {
-            route.is_none_or(|route| route.allows(*id)) && plan_of.must_fit(costs).is_ok()
+            way.allows(*id) && plan_of.must_fit(costs).is_ok() && home.is_none_or(|home| home == *id)
         };
         for (endpoint, plan_of) in plan.listed().filter(is_meant) {
             let state = &mut pool.endpoints[usize::from(endpoint.0)];
@@ -115,6 +122,10 @@ impl<W> Scheduler<W> {
                 Standing::Open(until) => EndpointRoom::Open(until),
                 Standing::Held(until) => EndpointRoom::Held(until),
                 Standing::Probed(_) => EndpointRoom::Probed,
+                Standing::Usable { .. } if way.is_barred(endpoint, now) => EndpointRoom::At(way.barred),
+                Standing::Usable { .. } if let Some(kept) = kept.iter().find(|kept| kept.endpoint == endpoint) => {
+                    kept.until.filter(|until| *until > now).map_or(EndpointRoom::WhenOneEnds, EndpointRoom::At)
+                }
                 Standing::Usable { .. } => {
                     let mut asked = state.limits.ask_all(&plan_of.limits, days, now, costs);
                     if let Some(limits) =
