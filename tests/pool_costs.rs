@@ -165,3 +165,24 @@ fn what_costs_much_has_its_turn_among_many_that_cost_little() {
         assert!((1_000..=16_000).contains(&start), "{start} for {bound:?} in the lane below");
     }
 }
+
+/// Nothing is kept for long for who has to wait longer for its own limits there.
+#[test]
+fn nothing_is_kept_for_who_waits_for_its_own_limits() {
+    let text = "[pool]\nendpoints = ['a']\noverall = '10/1s'\nper_key = '10/1h'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let enter = |machine: &mut Scheduler<()>, tag: u64, cost: u32| {
+        let key = machine.add_key(at(0), tag);
+        machine.enter(at(0), key, RuleId(0), Entry { cost, ..Entry::default() }).expect("room in line")
+    };
+    let Enter::Started(first) = enter(&mut machine, 0, 4) else { panic!("nothing is in its way") };
+    let key = machine.key_of(first).expect("it runs");
+    let again = machine.enter(at(0), key, RuleId(0), Entry { cost: 8, ..Entry::default() }).expect("room in line");
+    assert!(matches!(again, Enter::Waiting(_)));
+    machine.dispatch(at(0));
+    // Six are left, for an hour.
+    for tag in 1..7 {
+        assert!(matches!(enter(&mut machine, tag, 1), Enter::Started(_)), "{tag}");
+    }
+}

@@ -206,3 +206,45 @@ async fn what_is_found_wrong_with_an_endpoint_changes_nothing() {
     assert!(pool.value("new").is_none());
     settle().await;
 }
+
+fn rules(text: &str) -> Rules {
+    text.parse().unwrap_or_else(|findings| panic!("{findings}"))
+}
+
+fn wide() -> EndpointRules {
+    EndpointRules::new().overall("2/1h".parse().expect("a quota"))
+}
+
+/// Whoever waits is told at once by whatever lets it go, with nobody else to stir the balancer.
+#[tokio::test(start_paused = true)]
+async fn whatever_frees_an_endpoint_wakes_who_waits_for_it() {
+    type Act = fn(&Balancer);
+    let hold: Act = |balancer| balancer.hold(Target::endpoint("a"), ms(600_000)).unwrap();
+    let fill: Act = |balancer| drop(balancer.request("default", 1).on("a").try_acquire().unwrap());
+    let probe: Act = |balancer| {
+        balancer.add_endpoint("a", wide()).unwrap();
+        balancer.open_breaker("a", ms(0)).unwrap();
+        let permit = balancer.request("default", 1).on("a").try_acquire().unwrap();
+        // Nobody hears of it.
+        std::mem::forget(permit);
+    };
+    let cases: [(&str, Act, Act); 6] = [
+        ("release", hold, |balancer| balancer.release(Target::endpoint("a")).unwrap()),
+        ("close", probe, |balancer| balancer.close_breaker("a").unwrap()),
+        ("widen", fill, |balancer| balancer.add_endpoint("a", wide()).unwrap()),
+        ("add", fill, |balancer| balancer.add_endpoint("b", EndpointRules::new()).unwrap()),
+        ("replace", fill, |balancer| balancer.replace_rules(rules("[pool]\nendpoints = ['a', 'c']"))),
+        ("reload", hold, |balancer| balancer.replace_rules(rules("[pool]\nendpoints = ['b']"))),
+    ];
+    for (how, block, free) in cases {
+        let balancer = balancer("[pool]\nendpoints = ['a']\noverall = '1/1h'\nbreaker = { reset = '2h', jitter = 0 }");
+        block(&balancer);
+        let begin = tokio::time::Instant::now();
+        let waits = balancer.request("default", 2).submit(async |_| Ok::<_, Failure<()>>(tokio::time::Instant::now()));
+        tokio::time::sleep(ms(1_000)).await;
+        free(&balancer);
+        let started =
+            tokio::time::timeout(ms(10_000), waits.unwrap()).await.unwrap_or_else(|_| panic!("{how}: it waits"));
+        assert_eq!(started.map(|at| at - begin), Ok(ms(1_000)), "{how}");
+    }
+}

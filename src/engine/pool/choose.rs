@@ -80,13 +80,16 @@ impl Pool {
                     let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
                     // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
                     on_event |= own != Ask::Room;
-                    if own != Ask::Room && nearest.is_none_or(|(ask, _)| own.or(ask) != ask) {
-                        nearest = Some((own, id));
-                    }
-                    match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
+                    let asked = match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
                         Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
                         None => own,
+                    };
+                    // Unless it is the key's own limits there that make it wait.
+                    let stops = own != Ask::Room && asked == own;
+                    if stops && nearest.is_none_or(|(ask, _)| own.or(ask) != ask) {
+                        nearest = Some((own, id));
                     }
+                    asked
                 }
             };
             on_event |= matches!(asked, Ask::Busy | Ask::Unclaimed(_));
