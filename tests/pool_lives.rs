@@ -95,7 +95,7 @@ async fn a_token_that_is_renewed_is_used_at_once_and_the_old_one_says_nothing_ab
                 tokio::time::sleep(ms(1_000)).await;
                 match (&*token.text, key) {
                     ("old", 1) => Err(Failure::permanent("401").disable_endpoint()),
-                    ("old", 2) => Err(attempt.retry(ms(60_000))),
+                    ("old", 2) => Err(attempt.retry(ms(600_000))),
                     ("old", 3) => Err(Failure::permanent("quota").exhaust_endpoint()),
                     ("old", _) => Err(Failure::transient("503")),
                     _ => Ok(()),

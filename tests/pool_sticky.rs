@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use field::{Diary, balancer, ms};
 use request_balancer::{
-    Attempt, Balancer, BreakerSnapshot, EndpointStanding, Error, Failure, NextStart, Rules, Target,
+    Attempt, Balancer, BreakerSnapshot, EndpointStanding, Error, Failure, NextStart, Refused, Rules, Target,
 };
 
 fn name(attempt: &Attempt) -> String {
@@ -161,4 +161,20 @@ async fn who_waits_for_its_home_is_told_so_whatever_else_is_free() {
     let told: Vec<(&str, EndpointStanding)> =
         told.iter().map(|endpoint| (&*endpoint.name, endpoint.standing)).collect();
     assert_eq!(told, [(&*home, EndpointStanding::Limited(NextStart::After(ms(60_000))))]);
+    // So is whoever never was here: of ten keys some belong where there is no room, and the others have some.
+    let mut starts = Vec::new();
+    for key in 100..110 {
+        starts.push(balancer.next_start("default", key).unwrap());
+    }
+    assert!(starts.contains(&NextStart::Now) && starts.contains(&NextStart::After(ms(60_000))), "{starts:?}");
+    for (key, start) in (100..110).zip(starts) {
+        let refused = balancer.request("default", key).try_acquire().map(std::mem::forget);
+        match start {
+            NextStart::Now => {
+                assert_eq!(refused, Ok(()));
+                break;
+            }
+            next_start => assert_eq!(refused, Err(Refused::NotNow { next_start })),
+        }
+    }
 }

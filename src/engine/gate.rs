@@ -61,7 +61,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, pool_reserved, pool, requests, queues, days, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, pool, requests, queues, days, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if self.paused || state.paused {
@@ -73,9 +73,7 @@ impl<W> Scheduler<W> {
         }
         let plan_of_rule = &plan.rules[rule];
         let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
-        if *pool_reserved
-            || plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit))
-        {
+        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
         let mut ask = |costs| {

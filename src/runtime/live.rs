@@ -108,7 +108,7 @@ impl Live {
     }
 
     /// Whether keys stay with an endpoint.
-    fn is_sticky(&self) -> bool {
+    pub(super) fn is_sticky(&self) -> bool {
         self.plan.pool.as_ref().is_some_and(|pool| pool.sticky)
     }
 

@@ -55,7 +55,7 @@ impl Balancer {
     /// # Errors
     ///
     /// [`Findings`] that say what the same endpoint would be refused for in a rules file; and where endpoints have values,
-    /// that it needs one: [`Pool::add`].
+    /// that it needs one: [`Pool::add`](crate::Pool::add).
     pub fn add_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<(), Findings> {
         let is_typed = self.shared.is_typed();
         let next = |live: &Live| {

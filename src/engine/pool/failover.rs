@@ -101,13 +101,14 @@ impl<W> Scheduler<W> {
         let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else { return wait };
         let Some(route) = request.route() else { return wait };
         let plan = self.plan.pooled();
+        let lasting = self.lasting_endpoint_of(id);
         let mut shortest: Option<Nanos> = None;
         for (at, endpoint) in EndpointId::all().zip(&pool.endpoints) {
             let plan_of = &plan.endpoints[usize::from(at.0)];
             if !route.allows(at) || plan_of.must_fit(request.costs()).is_err() {
                 continue;
             }
-            let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
+            let own = if lasting == Some(at) { wait } else { Nanos::ZERO };
             let rest = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Gone | Standing::Open(_) => continue,
                 Standing::Held(until) => own.max(until.since(now)),
