@@ -248,3 +248,22 @@ async fn whatever_frees_an_endpoint_wakes_who_waits_for_it() {
         assert_eq!(started.map(|at| at - begin), Ok(ms(1_000)), "{how}");
     }
 }
+
+/// Who was refused took the value out again that it had put in, even if that was another's by then.
+#[test]
+fn who_adds_what_is_wrong_takes_nothing_from_who_adds_what_is_right() {
+    const ROUNDS: usize = 100;
+    let pool = Balancer::builder(rules("[pool]\nconcurrency = 1")).pool([("bot", 0)]).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..ROUNDS {
+                pool.add("new", 1, EndpointRules::new().weight(2_000_000)).unwrap_err();
+            }
+        });
+        for _ in 0..ROUNDS {
+            pool.add("new", 2, EndpointRules::new()).unwrap();
+            assert_eq!(pool.value("new").as_deref(), Some(&2));
+            pool.remove("new").unwrap();
+        }
+    });
+}
