@@ -186,3 +186,27 @@ fn nothing_is_kept_for_who_waits_for_its_own_limits() {
         assert!(matches!(enter(&mut machine, tag, 1), Enter::Started(_)), "{tag}");
     }
 }
+
+#[test]
+fn nothing_is_kept_for_who_has_left() {
+    let text = "[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let enter = |machine: &mut Scheduler<()>, tag: u64, cost: u32, endpoint: EndpointId| {
+        let key = machine.add_key(at(0), tag);
+        let entered = machine.enter(at(0), key, RuleId(0), Entry { cost, endpoints: &[endpoint], ..Entry::default() });
+        (key, entered.expect("room in line"))
+    };
+    enter(&mut machine, 0, 4, SMALL);
+    enter(&mut machine, 1, 10, LARGE);
+    let (key, Enter::Waiting(costly)) = enter(&mut machine, 2, 8, SMALL) else { panic!("there is no room") };
+    // Behind it somebody waits for the other one, which is full.
+    let behind = Entry { endpoints: &[LARGE], ..Entry::default() };
+    assert!(matches!(machine.enter(at(0), key, RuleId(0), behind), Ok(Enter::Waiting(_))));
+    assert!(matches!(enter(&mut machine, 3, 1, SMALL), (_, Enter::Waiting(_))), "it is kept");
+    machine.withdraw(at(0), costly);
+    machine.dispatch(at(0));
+    for tag in 4..9 {
+        assert!(matches!(enter(&mut machine, tag, 1, SMALL), (_, Enter::Started(_))), "{tag}");
+    }
+}

@@ -25,15 +25,13 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn reserve(&mut self, queue: u32, nearest: Option<EndpointId>, until: Option<Instant>) {
         let Self { plan, pool: Some(pool), requests, queues, .. } = self else { return };
         let record = &queues[queue];
+        let is_costly = !requests[record.waiting.head].costs().is_plain();
+        let Some(endpoint) = nearest.filter(|_| is_costly) else { return self.unreserve(queue) };
         let lane = plan.rules[usize::from(record.rule)].lane;
-        let known = pool.reserved.iter_mut().find(|kept| kept.lane == lane);
-        match (known, nearest) {
-            _ if requests[record.waiting.head].costs().is_plain() => {}
-            (Some(kept), Some(endpoint)) if kept.queue == queue => {
-                (kept.endpoint, kept.until) = (endpoint, until);
-            }
-            (None, Some(endpoint)) => pool.reserved.push(Reservation { queue, lane, endpoint, until, passed: 0 }),
-            (_, _) => {}
+        match pool.reserved.iter_mut().find(|kept| kept.lane == lane) {
+            Some(kept) if kept.queue == queue => (kept.endpoint, kept.until) = (endpoint, until),
+            Some(_) => {}
+            None => pool.reserved.push(Reservation { queue, lane, endpoint, until, passed: 0 }),
         }
     }
 
