@@ -97,8 +97,6 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     /// Scratch of an observation: what it told, limit by limit.
     pub(super) told: Vec<(Spot, u16)>,
-    /// Scratch of a turn: a costly request waits for an endpoint.
-    pub(super) pool_reserved: bool,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
@@ -201,7 +199,6 @@ impl<W> Scheduler<W> {
             order: Vec::new(),
             reserved: Vec::new(),
             told: Vec::new(),
-            pool_reserved: false,
             wakes: Vec::new(),
             evicted: Vec::new(),
             door: Door::default(),

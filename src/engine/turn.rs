@@ -241,7 +241,6 @@ impl<W> Scheduler<W> {
         let mut opens: Option<Instant> = None;
         let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
-        self.pool_reserved = false;
         self.hangs_on_grants = !self.only_windows;
         let order = self.serving_order();
         let mut lanes = order.iter();
@@ -327,10 +326,14 @@ impl<W> Scheduler<W> {
             return self.refuse(now, self.queues[id].waiting.head, Why::NoEndpoint);
         }
         self.leave_ring(id);
+        if !matches!(refusal, Refusal::Pool { .. }) {
+            self.unreserve(id);
+        }
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event | Refusal::NoEndpoint => self.queues[id].state = QueueState::Blocked,
-            Refusal::Pool { at, on_event } => {
+            Refusal::Pool { at, on_event, nearest } => {
+                self.reserve(id, nearest, at);
                 match at {
                     Some(at) => self.park(id, at),
                     None => self.queues[id].state = QueueState::Blocked,
@@ -441,7 +444,7 @@ impl<W> Scheduler<W> {
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
     /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
     fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, days, reserved, pool_reserved, pool, .. } = self;
+        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
         let bounds = &plan.rules[rule].shared;
         let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
@@ -452,11 +455,6 @@ impl<W> Scheduler<W> {
             if answer != Ask::Room {
                 widest = widest.max(Some(breadth(bound)));
             }
-            all = all.and(answer);
-        }
-        if let Some(pool) = pool {
-            let answer = pool.room(plan.pooled(), days, now, costs);
-            *pool_reserved = answer != Ask::Room;
             all = all.and(answer);
         }
         let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;

@@ -193,7 +193,7 @@ impl Shared {
             let (id, result) = match again {
                 Some((_, Err(Turned::StaleKey))) | None => {
                     let id = state.machine.add_key(now, hash);
-                    self.tell_numbers(&mut state, now, key, id);
+                    self.tell_own(&mut state, now, key, id);
                     (id, call(&mut state, now, id))
                 }
                 Some(done) => done,
