@@ -13,6 +13,7 @@
 mod builtin;
 mod dialect;
 mod json;
+mod name;
 
 #[cfg(feature = "headers")]
 mod collect;
@@ -40,7 +41,10 @@ pub use dialect::{Dialect, Field, Form, Meaning, Part, ServerScope, WaitField, W
 pub use json::Pick;
 pub(crate) use json::What;
 #[cfg(feature = "headers")]
-pub use observation::{Name, Note, NoteKind, Observation, Reset, Window};
+pub use name::Name;
+pub(crate) use name::short;
+#[cfg(feature = "headers")]
+pub use observation::{Note, NoteKind, Observation, Reset, Window};
 #[cfg(feature = "headers")]
 pub use read::read;
 #[cfg(feature = "http")]

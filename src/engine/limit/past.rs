@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::full::{Full, Kind};
+use super::observed::Told;
 use super::{Days, Spec, Word, smooth};
 use crate::engine::plan::{Anchor, LimitKind};
 use crate::engine::time::{Instant, Nanos};
@@ -46,6 +47,8 @@ pub enum Past {
         period: Nanos,
         /// What the server or its dialect calls its window.
         window: Arc<str>,
+        /// How long that is. `None`: not told.
+        lasts: Option<Nanos>,
         /// How many it leaves.
         left: u32,
         /// Until when that counts.
@@ -110,9 +113,9 @@ impl Full {
     /// windows that counts for as long, or says that nothing is left.
     pub(super) fn pasts(&mut self, kind: LimitKind, days: &Days, now: Instant) -> impl Iterator<Item = Past> + use<> {
         let own = self.past(Spec::new(kind, days), now);
-        let told = self.told(now).filter(move |(_, left, until)| *left == 0 || until.since(now) > SHORT);
+        let told = self.told(now).filter(move |told| told.left == 0 || told.until.since(now) > SHORT);
         let period = super::period(kind);
-        let told = told.map(|(window, left, until)| Past::Told { period, window, left, until });
+        let told = told.map(|Told { window, per, left, until }| Past::Told { period, window, lasts: per, left, until });
         own.into_iter().chain(told.collect::<Vec<_>>())
     }
 
@@ -148,7 +151,7 @@ impl Full {
     /// are any, else the one that remembers longest.
     pub(super) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
         for past in pasts {
-            if let Past::Told { period, window, left, until } = past
+            if let Past::Told { period, window, lasts, left, until } = past
                 && *until > now
             {
                 let reset = Some((until.since(now), ROUNDED));
@@ -156,12 +159,13 @@ impl Full {
                 let limit = None;
                 self.observe(Word {
                     window,
+                    per: *lasts,
                     limit,
                     left: *left,
                     sent: now,
                     read: now,
                     reset,
-                    else_for: *period,
+                    else_for: lasts.unwrap_or(*period),
                     at_most,
                 });
             }
