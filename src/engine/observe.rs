@@ -445,5 +445,13 @@ pub(super) fn alike(one: Nanos, other: Nanos) -> bool {
 
 /// The larger in terms of the smaller.
 fn ratio(one: u64, other: u64) -> u128 {
-    u128::from(one.max(other)) * SAME / u128::from(one.min(other).max(1))
+    if one == other {
+        return SAME;
+    }
+    let (larger, smaller) = (one.max(other), one.min(other).max(1));
+    // Most numbers are small enough for the division that costs less.
+    match larger.checked_mul(1 << 20) {
+        Some(larger) => u128::from(larger / smaller),
+        None => u128::from(larger) * SAME / u128::from(smaller),
+    }
 }

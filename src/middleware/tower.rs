@@ -258,8 +258,9 @@ impl<S: fmt::Debug, F, C> fmt::Debug for BalancedService<S, F, C> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError<E> {
-    /// The service failed.
-    #[error(transparent)]
+    /// The service failed. What that was caused by is asked of it: tower's boxed errors are none to the standard library, so
+    /// nothing can be asked of every `E`.
+    #[error("{0}")]
     Service(E),
     /// The balancer did not start the request, or not again.
     #[error(transparent)]
