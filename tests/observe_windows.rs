@@ -74,7 +74,7 @@ async fn a_full_second_is_over_after_a_second_beside_two_minutes() {
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn long_names_are_told_apart_and_found_in_the_rules() {
-    let balancer = self::balancer(
+    let balancer = balancer(
         "[rules.read]
          per_key = '60/60s'
          observe = { dialect = 'azure-arm', windows = { Subscription-Global-Reads = 'none' } }",

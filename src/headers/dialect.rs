@@ -94,7 +94,7 @@ impl Dialect {
     /// ```
     pub const fn named_by(mut self, header: &'static str) -> Self {
         // As below.
-        mem::forget(mem::replace(&mut self.named_by, Some(Cow::Borrowed(header))));
+        mem::forget(self.named_by.replace(Cow::Borrowed(header)));
         self
     }
 

@@ -1,133 +1,98 @@
-//! Short names without an allocation. Longer ones are cut, and yet never taken for another one.
+//! Short names without an allocation.
 
-use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
 
-#[cfg(feature = "headers")]
-pub use self::name::Name;
+use arrayvec::ArrayString;
 
-/// The longest name in bytes.
-const LONGEST: usize = 23;
-/// What stands at the end of a name that was cut, in bytes: `~` and what the whole of it hashes to.
-const MARK: usize = 9;
+use super::cut::{LONGEST, MARK, beginning, mark};
 
-/// A name as [`Name`] has it: what names in rules are compared in.
-pub(crate) fn short(text: &str) -> Cow<'_, str> {
-    if text.len() <= LONGEST {
-        return Cow::Borrowed(text);
+/// A short name without an allocation. One of more than 23 bytes is cut and ends in eight digits that the whole of it
+/// hashes to, so that two that begin alike stay two.
+///
+/// ```
+/// use request_balancer::headers::Name;
+///
+/// assert_eq!(Name::new("tokens"), "tokens");
+/// let [user, team] = ["user", "team"].map(|whose| Name::new(&format!("requests-per-minute-per-{whose}")));
+/// assert_eq!((user.len(), &user[..14]), (23, "requests-per-m"));
+/// assert_ne!(user, team);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Name(ArrayString<LONGEST>);
+
+impl Name {
+    /// Cuts `text` where it must.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        if let Ok(name) = ArrayString::from(text) {
+            return Self(name);
+        }
+        Self::of(text[..beginning(text)].chars().chain(mark(text.bytes())))
     }
-    Cow::Owned(text[..beginning(text)].chars().chain(mark(text.bytes())).collect())
+
+    /// Text of header fields: small letters, and a `?` for what is not ASCII.
+    pub(super) fn lower(text: &[u8]) -> Self {
+        if text.len() <= LONGEST {
+            return Self::of(text.iter().map(letter));
+        }
+        Self::of(text[..LONGEST - MARK].iter().map(letter).chain(mark(text.iter().map(byte))))
+    }
+
+    /// The beginning of a field's name: enough for people.
+    pub(super) fn beginning(text: &[u8]) -> Self {
+        Self::of(text.iter().map(letter))
+    }
+
+    /// As many of the letters as there is room for.
+    fn of(letters: impl Iterator<Item = char>) -> Self {
+        let mut name = ArrayString::new();
+        for letter in letters {
+            if name.try_push(letter).is_err() {
+                break;
+            }
+        }
+        Self(name)
+    }
 }
 
-/// How many bytes of a longer text stand before the mark.
-fn beginning(text: &str) -> usize {
-    (0..=LONGEST - MARK).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
+fn letter(byte: &u8) -> char {
+    char::from(self::byte(byte))
 }
 
-/// The end of a cut name. The case of letters makes no difference, as in mappings.
-fn mark(text: impl Iterator<Item = u8>) -> impl Iterator<Item = char> {
-    // FNV-1a: the same in every run, as names outlive them in an exported state.
-    let hash = text
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193));
-    let digits = (0..8).rev().filter_map(move |place| char::from_digit(hash >> (4 * place) & 0xf, 16));
-    std::iter::once('~').chain(digits)
+/// A byte of a field as a name has it.
+fn byte(byte: &u8) -> u8 {
+    if byte.is_ascii_graphic() || *byte == b' ' { byte.to_ascii_lowercase() } else { b'?' }
 }
 
-#[cfg(feature = "headers")]
-mod name {
-    use std::fmt;
-    use std::ops::Deref;
+impl Deref for Name {
+    type Target = str;
 
-    use arrayvec::ArrayString;
-
-    use super::{LONGEST, MARK, beginning, mark};
-
-    /// A short name without an allocation. One of more than 23 bytes is cut and ends in eight digits that the whole of it
-    /// hashes to, so that two that begin alike stay two.
-    ///
-    /// ```
-    /// use request_balancer::headers::Name;
-    ///
-    /// assert_eq!(Name::new("tokens"), "tokens");
-    /// let [user, team] = ["user", "team"].map(|whose| Name::new(&format!("requests-per-minute-per-{whose}")));
-    /// assert_eq!((user.len(), &user[..14]), (23, "requests-per-m"));
-    /// assert_ne!(user, team);
-    /// ```
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-    pub struct Name(ArrayString<LONGEST>);
-
-    impl Name {
-        /// Cuts `text` where it must.
-        #[must_use]
-        pub fn new(text: &str) -> Self {
-            if let Ok(name) = ArrayString::from(text) {
-                return Self(name);
-            }
-            Self::of(text[..beginning(text)].chars().chain(mark(text.bytes())))
-        }
-
-        /// Text of header fields: small letters, and a `?` for what is not ASCII.
-        pub(in crate::headers) fn lower(text: &[u8]) -> Self {
-            if text.len() <= LONGEST {
-                return Self::of(text.iter().map(letter));
-            }
-            Self::of(text[..LONGEST - MARK].iter().map(letter).chain(mark(text.iter().map(byte))))
-        }
-
-        /// The beginning of a field's name: enough for people.
-        pub(in crate::headers) fn beginning(text: &[u8]) -> Self {
-            Self::of(text.iter().map(letter))
-        }
-
-        /// As many of the letters as there is room for.
-        fn of(letters: impl Iterator<Item = char>) -> Self {
-            let mut name = ArrayString::new();
-            for letter in letters {
-                if name.try_push(letter).is_err() {
-                    break;
-                }
-            }
-            Self(name)
-        }
+    fn deref(&self) -> &str {
+        &self.0
     }
+}
 
-    fn letter(byte: &u8) -> char {
-        char::from(self::byte(byte))
+impl PartialEq<str> for Name {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
     }
+}
 
-    /// A byte of a field as a name has it.
-    fn byte(byte: &u8) -> u8 {
-        if byte.is_ascii_graphic() || *byte == b' ' { byte.to_ascii_lowercase() } else { b'?' }
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
     }
+}
 
-    impl Deref for Name {
-        type Target = str;
-
-        fn deref(&self) -> &str {
-            &self.0
-        }
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
     }
+}
 
-    impl PartialEq<str> for Name {
-        fn eq(&self, other: &str) -> bool {
-            **self == *other
-        }
-    }
-
-    impl PartialEq<&str> for Name {
-        fn eq(&self, other: &&str) -> bool {
-            **self == **other
-        }
-    }
-
-    impl fmt::Display for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.pad(self)
-        }
-    }
-
-    impl fmt::Debug for Name {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            fmt::Debug::fmt(&**self, f)
-        }
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
     }
 }

@@ -357,8 +357,8 @@ impl World {
             Policy::Deaf => {}
             Policy::Literal => {
                 let known = self.literal.filter(|(_, until)| *until > self.now);
-                let until = answer.after.map(|after| self.now + after).or(known.map(|(_, until)| until));
-                let left = answer.left.or(known.map(|(left, _)| left));
+                let until = answer.after.map(|after| self.now + after).or_else(|| known.map(|(_, until)| until));
+                let left = answer.left.or_else(|| known.map(|(left, _)| left));
                 self.literal = left.zip(until).or(self.literal);
             }
             Policy::Overlay => {
