@@ -75,6 +75,7 @@ impl<W> Scheduler<W> {
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
     pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
+        self.stirred = true;
         self.count_under(now, queue, numbers);
         if self.queues[queue].in_line > 0 {
             self.refuse_unfit(now);

@@ -105,7 +105,7 @@ impl<W> Scheduler<W> {
         id: RequestId,
         windows: impl IntoIterator<Item = ServerWindow<'a>>,
     ) -> bool {
-        let now = self.tick(now);
+        let now = self.tick_quietly(now);
         let running = self.requests.get(id.index, id.generation).filter(|request| request.stage().may_go_on());
         let Some(request) = running else { return false };
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
@@ -133,9 +133,14 @@ impl<W> Scheduler<W> {
             self.read_all(now, id.index, &told);
         }
         self.told = told;
+        self.settled = false;
         self.redecide_all(key);
         self.pool_event();
-        self.after_event(now);
+        // While nobody stands in line there is nothing that it could be a turn for.
+        if self.anything_ready() || self.is_due(now) || self.pool.is_some() || !self.door.is_empty() {
+            self.stirred = true;
+            self.after_event(now);
+        }
         true
     }
 
@@ -393,6 +398,7 @@ impl<W> Scheduler<W> {
             if self.differences.len() == DIFFERENCES {
                 self.differences.remove(0);
             }
+            self.stirred = true;
             self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
             self.differences.push(difference);
         }
@@ -427,12 +433,12 @@ impl Narrows {
 }
 
 /// Periods that differ by no more are of one window: a tenth is a margin.
-const LIKE: u128 = SAME * 11 / 10;
+const LIKE: u64 = SAME * 11 / 10;
 /// The ratio of equals.
-const SAME: u128 = 1 << 20;
+const SAME: u64 = 1 << 20;
 
 /// How little a limit is like a server's window: by period, then by count. What was not told makes no difference.
-fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u128, u128) {
+fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u64, u64) {
     let period = window.per.map_or(SAME, |per| ratio(per.get(), limit::period(kind).get()));
     let count = window.limit.map_or(SAME, |count| ratio(count.into(), limit::capacity(kind).into()));
     (if period <= LIKE { SAME } else { period }, count)
@@ -444,14 +450,12 @@ pub(super) fn alike(one: Nanos, other: Nanos) -> bool {
 }
 
 /// The larger in terms of the smaller.
-fn ratio(one: u64, other: u64) -> u128 {
+fn ratio(one: u64, other: u64) -> u64 {
     if one == other {
         return SAME;
     }
     let (larger, smaller) = (one.max(other), one.min(other).max(1));
     // Most numbers are small enough for the division that costs less.
-    match larger.checked_mul(1 << 20) {
-        Some(larger) => u128::from(larger / smaller),
-        None => u128::from(larger) * SAME / u128::from(smaller),
-    }
+    let exactly = || u64::try_from(u128::from(larger) * u128::from(SAME) / u128::from(smaller)).unwrap_or(u64::MAX);
+    larger.checked_mul(SAME).map_or_else(exactly, |larger| larger / smaller)
 }

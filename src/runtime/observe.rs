@@ -65,7 +65,7 @@ mod read {
         pub(crate) fn observe(&self, attempt: Option<RequestId>, observation: &Observation) {
             let Some(id) = attempt.filter(|_| !observation.windows().is_empty()) else { return };
             let live = self.live.load();
-            self.with(|state, now| state.machine.observe(now, id, windows(&live, observation)));
+            self.with_quietly(|state, now| state.machine.observe(now, id, windows(&live, observation)));
         }
 
         /// Reads the response to a running attempt in its rule's dialect, takes in what it says, and makes a failure of
