@@ -450,4 +450,19 @@ mod told {
         assert_eq!(after.import_state_at(&state, noon()).taken, 1);
         assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_with_nothing_left_stays_so_beside_one_of_its_name_that_ends_later() {
+        let before = balancer(RULES);
+        let permits = [(); 2].map(|()| before.request("read", "k").try_acquire().expect("room for a start"));
+        tokio::time::advance(HOUR / 3_600).await;
+        for (permit, (left, reset)) in permits.into_iter().zip([("0", "120"), ("15", "3000")]) {
+            permit.observe(&says(left, reset));
+        }
+        assert_eq!(next(&before, "read", "k"), NextStart::After(HOUR / 30));
+        let state = before.export_state_at(noon());
+        let after = balancer(RULES);
+        after.import_state_at(&state, noon());
+        assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR / 30));
+    }
 }
