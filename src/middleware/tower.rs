@@ -167,7 +167,7 @@ impl<F, C> BalancerLayer<F, C> {
     /// let layer = BalancerLayer::new(balancer, |_: &Request<Body>| Route::new("write", 1))
     ///     .copied_by(|sent: &Request<Body>| sent.extensions().get::<MadeOf>().cloned().map(request));
     /// let began = Instant::now();
-    /// let mut service = layer.layer(service_fn(async |request: Request<Body>| {
+    /// let mut service = layer.layer(service_fn(move |request: Request<Body>| async move {
     ///     let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     ///     let status = if began.elapsed().as_secs() < 7 { 429 } else { 200 };
     ///     Response::builder().status(status).header("Retry-After", "7").body(body)
