@@ -70,6 +70,9 @@ pub struct Difference {
 /// Differences that are told apart; the one that was not seen for longest goes.
 const DIFFERENCES: usize = 64;
 
+/// What stands in the rules for the windows that they do not name.
+const ALL_OTHERS: &str = "*";
+
 /// Where a limit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
@@ -206,7 +209,8 @@ impl<W> Scheduler<W> {
     fn spot(&self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
         let rule = circle.rule.map(|rule| &self.plan.rules[usize::from(rule)]);
         let mapped = rule.and_then(|rule| {
-            rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(window.name)).map(|known| &known.narrows)
+            let of = |name: &str| rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(name));
+            of(window.name).or_else(|| of(ALL_OTHERS)).map(|known| &known.narrows)
         });
         let of_endpoint = circle.endpoint.is_some() && mapped.is_none();
         let best = |side: Option<Side>| {
@@ -395,11 +399,18 @@ impl<W> Scheduler<W> {
                 reported,
                 seen: 1,
             };
-            if self.differences.len() == DIFFERENCES {
+            let is_full = self.differences.len() == DIFFERENCES;
+            // Of numbers that change all the time, and of more windows than can be told apart, the first one is news.
+            let is_old = |known: &Difference| {
+                known.origin == difference.origin && (is_full || known.window == difference.window)
+            };
+            if !self.differences.iter().any(is_old) {
+                self.stirred = true;
+                self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
+            }
+            if is_full {
                 self.differences.remove(0);
             }
-            self.stirred = true;
-            self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
             self.differences.push(difference);
         }
     }
@@ -445,7 +456,7 @@ fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u64, u64) {
 }
 
 /// Whether two lengths are of one window.
-pub(super) fn alike(one: Nanos, other: Nanos) -> bool {
+pub(crate) fn alike(one: Nanos, other: Nanos) -> bool {
     ratio(one.get(), other.get()) <= LIKE
 }
 
