@@ -54,6 +54,7 @@ pub use guard::Notice;
 pub use health::Health;
 pub use hold::{Held, HoldCause};
 pub use limit::Past;
+pub(crate) use observe::alike;
 pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
     Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,

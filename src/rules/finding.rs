@@ -83,7 +83,7 @@ codes! {
     UnusedLane = "unused-lane", Warning, "a lane that no rule is in";
     UnusedLimit = "unused-limit", Warning, "a named limit that no rule is under";
     UnusedUnit = "unused-unit", Warning, "a unit that nothing counts";
-    NoEffect = "no-effect", Warning, "a setting of the pool that changes nothing";
+    NoEffect = "no-effect", Warning, "a setting that changes nothing";
 }
 
 impl fmt::Display for FindingCode {
