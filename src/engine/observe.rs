@@ -110,6 +110,8 @@ impl<W> Scheduler<W> {
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
         let endpoint = request.route().and_then(|route| route.at);
+        // What the server says of a token that was renewed since is not about the new one.
+        let is_about_endpoint = self.lasting_endpoint_of(id).is_some();
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
         let mut told = std::mem::take(&mut self.told);
         told.clear();
@@ -117,7 +119,8 @@ impl<W> Scheduler<W> {
         for window in windows {
             is_any = true;
             self.observes = true;
-            let Some(spot) = self.spot(circle, &window) else { continue };
+            let spot = self.spot(circle, &window).filter(|spot| is_about_endpoint || !spot.is_of_endpoint());
+            let Some(spot) = spot else { continue };
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
             if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
