@@ -88,6 +88,7 @@ impl<W> Scheduler<W> {
         self.change_lanes(&old);
         self.owe_all();
         self.change_guard(now);
+        self.review_differences();
         for rule in 0..self.rules.len() {
             if self.rules[rule].paused {
                 self.revoke_where(now, |queue| usize::from(queue.rule) == rule);

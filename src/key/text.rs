@@ -34,6 +34,19 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
+#[cfg(feature = "outbox")]
+impl Key {
+    /// As serde writes it.
+    pub(crate) fn to_text(&self) -> String {
+        Written(self).to_string()
+    }
+
+    /// The key that is written so, if any is.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        read(text)
+    }
+}
+
 struct Reader;
 
 impl Visitor<'_> for Reader {
