@@ -184,7 +184,7 @@ async fn whoever_waits_elsewhere_goes_home_when_who_tried_it_leaves() {
     tokio::time::sleep(ms(60_000)).await;
     let away = if home == "e0" { "e1" } else { "e0" };
     balancer.open_breaker(&home, ms(0)).unwrap();
-    let probe = balancer.request("default", 2).on(&*home).try_acquire().unwrap();
+    let probe = balancer.request("default", 2).on(&home).try_acquire().unwrap();
     // Of all that it may use the other one is its home for now, and it has been there.
     drop(balancer.request("default", 1).try_acquire().unwrap());
     let begin = tokio::time::Instant::now();

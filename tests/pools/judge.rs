@@ -210,7 +210,9 @@ impl World {
             let meant: Vec<EndpointId> = if !self.setup.sticky {
                 self.ids().collect()
             } else if self.is_tried_again() {
-                self.home(first).into_iter().collect()
+                // Whoever belongs to one that is tried has to try it. Who belongs elsewhere meanwhile hangs on who came first.
+                let is_tried = |id: &EndpointId| self.endpoints[usize::from(id.0)].open.is_some();
+                self.home(first).into_iter().filter(is_tried).collect()
             } else {
                 let choice = self.choice(request);
                 let is_known = choice.is_empty() || self.homes.contains_key(&(request.key, choice));
