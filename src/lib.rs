@@ -25,6 +25,7 @@
 //! | `hold cut`: it should have been longer than may be | warn | `scope`, `rule`, `key`, `wanted`, `allowed` |
 //! | `ban ahead`: `ban_guard` lets nothing start | warn | `level`, `period` |
 //! | `ban over` | warn | |
+//! | `rules not replaced`: there is no place for so many endpoints | warn | `findings` |
 //!
 //! `attempt` is the number of attempts that were started. Spans of time are in seconds with fractions; `waited` is the
 //! time in line since the request entered or was put back.

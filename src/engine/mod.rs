@@ -60,7 +60,7 @@ pub use plan::{
     Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,
     PaceRef, Plan, RuleId, RulePlan,
 };
-pub(crate) use pool::mark;
+pub(crate) use pool::Mark;
 pub use pool::{
     Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
 };

@@ -114,6 +114,8 @@ impl<W> Scheduler<W> {
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
         let endpoint = request.route().and_then(|route| route.at);
+        // What the server says of a token that was renewed since is not about the new one.
+        let is_about_endpoint = self.lasting_endpoint_of(id).is_some();
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
         let mut told = std::mem::take(&mut self.told);
         told.clear();
@@ -122,6 +124,9 @@ impl<W> Scheduler<W> {
             is_any = true;
             self.observes = true;
             let Some((spot, window)) = self.aim(circle, window) else { continue };
+            if spot.is_of_endpoint() && !is_about_endpoint {
+                continue;
+            }
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
             if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
