@@ -188,10 +188,16 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
         let dead = buried.clone();
         match self.insist(move |stored, draft| draft.give_back(stored, dead.clone())).await {
             Ok(kept) => {
-                answer(Some(reply), Err(error));
+                let is_told = reply.send(Err(error)).is_ok();
                 match kept {
                     Some(burial) => self.laid(burial, &buried).await,
-                    None => End::Dead,
+                    None => {
+                        if !is_told {
+                            // Whoever waited went away while it was erased.
+                            self.office.events.tell(OutboxEvent::lost(&buried));
+                        }
+                        End::Dead
+                    }
                 }
             }
             Err(_) => End::Stopped,
