@@ -542,6 +542,53 @@ fn what_differs_all_the_time_is_not_news_all_the_time() {
     }
 }
 
+/// Of 65 limits that differ the list has 64, and forgets one with each answer: that is no news, either.
+#[test]
+fn limits_that_differ_all_the_time_are_not_news_all_the_time() {
+    let rules: String = (0..65).map(|rule| format!("r{rule:02} = '500/60s'\n")).collect();
+    let mut world = World::new(&format!("[rules]\n{rules}"));
+    let mut told = 0;
+    for _ in 0..3 {
+        for rule in (0..65).map(RuleId) {
+            let Ok(Enter::Started(id)) = world.machine.enter(at(0), world.key, rule, Entry::default()) else {
+                panic!("waits");
+            };
+            world.answer(0, id, &[ServerWindow { limit: Some(400), ..left(399, 60_000) }]);
+            let notices = world.machine.take_notices();
+            told += notices.iter().filter(|notice| matches!(notice, Notice::LimitDiffers(_))).count();
+            notices.clear();
+        }
+    }
+    assert_eq!(told, 65);
+}
+
+/// A key that rests is not forgotten before the window is over that the server told of.
+#[test]
+fn a_key_that_rests_stays_while_a_told_window_is_open() {
+    const HOUR: u64 = 3_600_000;
+    const DAY: u64 = 24 * HOUR;
+    for (told, over) in [(20 * HOUR, 20 * HOUR + 100), (400 * DAY, 31 * DAY + 100)] {
+        let mut world = World::new("per_key = '60/60s'");
+        let first = world.start(0);
+        world.answer(100, first, &[ServerWindow { limit: Some(60), ..left(0, told) }]);
+        world.machine.finish(at(200), first);
+        for (rest, keys) in [(HOUR + 2_000, 1), (over - 1, 1), (over + 2_000, 0)] {
+            while let Some(wake) = world.machine.next_wake().filter(|&wake| wake <= at(rest)) {
+                world.machine.dispatch(wake);
+            }
+            assert_eq!(world.machine.snapshot(at(rest)).keys, keys);
+        }
+    }
+    let mut world = World::new("per_key = '60/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[ServerWindow { limit: Some(60), ..left(0, 20 * HOUR) }]);
+    world.machine.finish(at(200), first);
+    while let Some(wake) = world.machine.next_wake().filter(|&wake| wake <= at(HOUR + 2_000)) {
+        world.machine.dispatch(wake);
+    }
+    assert_eq!(world.free(HOUR + 2_000), 1);
+}
+
 #[test]
 fn differences_go_with_the_numbers_that_they_are_from() {
     let mut world = World::new("overall = '60/60s'\nper_key = '50/60s'");

@@ -353,7 +353,7 @@ impl<W> Scheduler<W> {
 
     /// Forgets differences from numbers that the rules no longer have.
     pub(super) fn review_differences(&mut self) {
-        let Self { plan, differences, .. } = self;
+        let Self { plan, differences, differed, .. } = self;
         let rules = plan.rules.iter().filter(|rule| !rule.removed).flat_map(|rule| &rule.own);
         let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints);
         let endpoints = endpoints.flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
@@ -363,6 +363,7 @@ impl<W> Scheduler<W> {
             (&spec.origin, spec.charge, count, period) == (&known.origin, known.charge, known.configured, known.period)
         };
         differences.retain(|known| all().any(|spec| is_same(known, spec)));
+        differed.retain(|origin| all().any(|spec| spec.origin == *origin));
     }
 
     /// Takes a note if the server has another count for a window as long as the limit's.
@@ -409,7 +410,11 @@ impl<W> Scheduler<W> {
             let is_old = |known: &Difference| {
                 known.origin == difference.origin && (is_full || known.window == difference.window)
             };
-            if !self.differences.iter().any(is_old) {
+            let is_old = self.differences.iter().any(is_old) || is_full && self.differed.contains(origin);
+            if !self.differed.contains(origin) {
+                self.differed.push(origin.clone());
+            }
+            if !is_old {
                 self.stirred = true;
                 self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
             }

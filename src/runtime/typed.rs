@@ -139,7 +139,8 @@ impl<T> Pool<T> {
     ///
     /// With another value it is another endpoint behind the same name, such as a token that was renewed: it is enabled, not
     /// held, its breaker is closed, what the server said of the old one is forgotten, and however attempts end that began
-    /// with that, nothing follows for it. Starts that are known stay counted. Takes a look at every request and key under the lock.
+    /// with that, nothing follows for it. Starts that are known stay counted. Takes a look at every request and key under the
+    /// lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -29,6 +29,8 @@ const CAPS: usize = 32;
 const ENDS: usize = 64;
 /// How much faster than on average what was taken comes back past a reset: together, if it was taken together.
 const BURST: u64 = 4;
+/// Past which nothing is believed at all, so that no server's word keeps a key for ever: the longest month.
+const LONGEST: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// Everything that is known of one limit from the server.
 #[derive(Debug, Default)]
@@ -183,18 +185,14 @@ impl Observed {
         }
         self.windows[window].hear(word);
         // Windows that end before this one are over, whatever was left of them.
-        self.caps.retain(|cap| cap.window != window || !cap.is_over_by(&fresh));
+        let is_past = |cap: &Cap| fresh.sent >= cap.read && cap.is_past(fresh.sent);
+        self.caps.retain(|cap| cap.window != window || !cap.is_over_by(&fresh) && !is_past(cap));
         for known in self.caps.iter_mut().filter(|cap| cap.window == window) {
-            let is_news = fresh.sent >= known.read;
-            if is_news && known.is_past(fresh.sent) {
-                *known = fresh;
-                return 1 << window;
-            }
             if !fresh.ends_before(known) && !known.ends_before(&fresh) {
                 *known = known.as_told().and(fresh);
                 return 1 << window;
             }
-            if !is_news && fresh.is_over_by(known) {
+            if fresh.sent < known.read && fresh.is_over_by(known) {
                 return 1 << window;
             }
         }
@@ -248,7 +246,7 @@ impl Observed {
 
     /// When nothing is left of it.
     pub(crate) fn free_at(&self) -> Instant {
-        self.caps.iter().map(|cap| cap.until).max().unwrap_or(Instant::ZERO)
+        self.caps.iter().map(|cap| cap.until.max(cap.end)).max().unwrap_or(Instant::ZERO)
     }
 
     /// Counts what is known of another limit that turned out to be the same one.
@@ -364,7 +362,8 @@ impl Cap {
             let [earliest, latest] = [sent, read].map(|written| written.saturating_add(after));
             (earliest.saturating_sub(grain), latest.saturating_add(grain))
         });
-        let [until, end] = [lasts.min(at_most), lasts].map(|lasts| read.saturating_add(lasts));
+        let believed = [at_most, at_most.max(LONGEST)];
+        let [until, end] = believed.map(|most| read.saturating_add(lasts.min(most)));
         Self { window, left, sent, read, reset, until, end, at_most, period: else_for.min(at_most), rolls: None }
     }
 
