@@ -116,7 +116,7 @@ async fn those_that_back_off_keep_nobody_from_being_sent() {
 
 const FEW: &str = "[retry]\njitter = 0.0\n[rules]\na = { concurrency = 2 }\nb = '1000/1s'";
 
-/// Messages taken out to make room were read again during their queue's pause, and then nobody sent them before the next start.
+/// Taken out of the line to make room, or about to be read: nobody is left behind when the hold is over.
 #[tokio::test(start_paused = true)]
 async fn queues_that_wait_for_room_when_they_are_held_are_sent_afterwards() {
     let (reader, balancer) = (Reader::new(), post::balancer(FEW));

@@ -24,11 +24,13 @@ struct Full {
     full: Arc<AtomicBool>,
     /// Whether it needs to be opened anew.
     broken: bool,
+    /// Whether it makes what it says it did not.
+    makes: bool,
 }
 
 impl Full {
     fn new(inner: MemoryStore) -> Self {
-        Self { inner, full: Arc::default(), broken: false }
+        Self { inner, full: Arc::default(), broken: false, makes: false }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -59,6 +61,9 @@ impl Store for Full {
         assert!(!self.broken, "it was not opened anew");
         if let Err(error) = self.check() {
             self.broken = true;
+            if self.makes {
+                self.inner.commit(changes)?;
+            }
             return Err(error);
         }
         self.inner.commit(changes)
@@ -145,6 +150,38 @@ async fn what_fails_while_its_caller_goes_away_is_told_as_lost() {
     let told = std::iter::from_fn(|| events.try_next());
     let lost: Vec<_> = told.filter(|event| !matches!(event, OutboxEvent::StoreFailed { .. })).collect();
     assert!(matches!(&lost[..], [OutboxEvent::Lost { reason, .. }] if reason == "too late"), "{lost:?}");
+}
+
+/// The second time it was buried nothing was to be done, and who made room for it the first time was not told.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_even_where_its_commit_was_told_as_failed() {
+    let (reader, mut store) = (Reader::new(), Full::new(MemoryStore::new()));
+    store.makes = true;
+    let full = Arc::clone(&store.full);
+    let post = open(Outbox::builder(&post::balancer(FREE)).wall(NOON).max_dead(1), store, &reader).await;
+    let mut events = post.events();
+    for text in ["first", "second"] {
+        reader.tell(text, [Way::Transient, Way::Permanent]);
+        assert_eq!(put(&post, 1, text).await, Ok(false));
+        if text == "first" {
+            sleep(secs(5)).await;
+        }
+    }
+    reader.tell("second", [Way::FailsForGoodAfter(secs(2))]);
+    sleep(secs(2)).await;
+    full.store(true, Ordering::Relaxed);
+    sleep(secs(10)).await;
+    full.store(false, Ordering::Relaxed);
+    sleep(secs(5)).await;
+    let reasons: Vec<_> = post.dead().await.unwrap().into_iter().map(|dead| dead.reason).collect();
+    assert_eq!((post.len(), reasons), (0, vec!["second was not read".to_owned()]));
+    let told = std::iter::from_fn(|| events.try_next());
+    let told: Vec<_> = told.filter(|event| !matches!(event, OutboxEvent::StoreFailed { .. })).collect();
+    let [OutboxEvent::Died { id: first, .. }, OutboxEvent::Died { .. }, OutboxEvent::Lost { id: lost, .. }] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!(first, lost);
 }
 
 #[tokio::test(start_paused = true)]
