@@ -406,14 +406,14 @@ impl<W> Scheduler<W> {
                 seen: 1,
             };
             let is_full = self.differences.len() == DIFFERENCES;
-            // Of numbers that change all the time, and of more windows than can be told apart, the first one is news.
-            let is_old = |known: &Difference| {
-                known.origin == difference.origin && (is_full || known.window == difference.window)
-            };
-            let is_old = self.differences.iter().any(is_old) || is_full && self.differed.contains(origin);
-            if !self.differed.contains(origin) {
+            let is_of_window =
+                |known: &Difference| known.origin == difference.origin && known.window == difference.window;
+            let was_told_of = self.differed.contains(origin);
+            if !was_told_of {
                 self.differed.push(origin.clone());
             }
+            // Of numbers that change all the time, and of more windows than can be told apart, the first one is news.
+            let is_old = if is_full { was_told_of } else { self.differences.iter().any(is_of_window) };
             if !is_old {
                 self.stirred = true;
                 self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
