@@ -167,6 +167,11 @@ pub(crate) struct Explainable {
 }
 
 impl Explainable {
+    /// Whether attempts of its balancer are being polled on this thread.
+    pub(super) fn has_ancestors(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| !shared.ancestors().is_empty())
+    }
+
     pub(crate) fn explain(&self) -> Explanation {
         let explained = self.shared.upgrade().zip(self.id).and_then(|(shared, id)| {
             let (explained, now) = shared.with(|state, now| (state.machine.explain_request(now, id), now));

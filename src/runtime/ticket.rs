@@ -154,7 +154,9 @@ impl<T, E> Ticket<T, E> {
 
     /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.
     pub fn detach(mut self) {
-        self.submitted = None;
+        if let Some(submitted) = self.submitted.take() {
+            submitted.detach();
+        }
     }
 }
 
@@ -166,7 +168,14 @@ impl<T, E> Future for Ticket<T, E> {
         let turn = ready!(coop::poll_proceed(context));
         let answer = match &self.submitted {
             Some(submitted) => match submitted.poll_answer(context) {
-                Poll::Pending if Arc::clone(submitted).check() => submitted.poll_answer(context),
+                Poll::Pending => match Arc::clone(submitted).check() {
+                    Checked::Done => submitted.poll_answer(context),
+                    Checked::Elsewhere if self.request.has_ancestors() => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    Checked::Elsewhere | Checked::NoNeed => Poll::Pending,
+                },
                 answer => answer,
             },
             None => Poll::Ready(None),
@@ -200,9 +209,20 @@ trait Answers<T, E>: Send + Sync {
     /// Withdraws it or aborts its task.
     fn cancel(&self);
 
+    /// Nobody waits for its answer any more.
+    fn detach(&self);
+
     /// Takes a look at it on behalf of the attempt that is being polled on this thread and waits for its answer.
-    /// Returns whether there was an attempt.
-    fn check(self: Arc<Self>) -> bool;
+    fn check(self: Arc<Self>) -> Checked;
+}
+
+/// What a look on behalf of an attempt came to.
+enum Checked {
+    Done,
+    /// There is no attempt that waits for it, or it waits for nobody.
+    NoNeed,
+    /// Another thread has it in its hands, on behalf of nobody.
+    Elsewhere,
 }
 
 type Answer<T, E> = Result<T, Error<E>>;
@@ -295,14 +315,22 @@ impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Submitted<S, T, E> {
                 Stage::Running(_) | Stage::Answered(_) | Stage::Over => return,
             }
         };
+        let mut unsettled = Unsettled(Some(self));
         let Stage::InLine(mut request) = in_line else { return };
         let place = request.place_mut();
         let checked = if nested { place.check_nesting() } else { Ok(()) };
         let looked = checked.and_then(|()| place.look(self.runtime.id(), || Waker::from(Arc::clone(self))));
         match looked {
-            Ok(false) => self.settle(request),
-            Ok(true) => self.spawn(request),
-            Err(reason) => self.end(Stage::Answered(Err(Error::GaveUp { reason, attempts: 0, last: None }))),
+            Ok(waits_no_more) => {
+                unsettled.0 = None;
+                if waits_no_more { self.spawn(request) } else { self.settle(request) }
+            }
+            Err(reason) => {
+                // Whoever gets the answer finds the closure dropped.
+                drop(request);
+                self.end(Stage::Answered(Err(Error::GaveUp { reason, attempts: 0, last: None })));
+                unsettled.0 = None;
+            }
         }
     }
 
@@ -321,6 +349,17 @@ impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Submitted<S, T, E> {
                 drop(state);
                 handle.abort();
             }
+        }
+    }
+}
+
+/// A request that was taken out. Dropped, as by others' code that panics meanwhile, it says that there is no answer.
+struct Unsettled<'a, S, T, E>(Option<&'a Submitted<S, T, E>>);
+
+impl<S, T, E> Drop for Unsettled<'_, S, T, E> {
+    fn drop(&mut self) {
+        if let Some(submitted) = self.0 {
+            submitted.end(Stage::Over);
         }
     }
 }
@@ -404,14 +443,20 @@ impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Answers<T, E> for Su
         }
     }
 
-    fn check(self: Arc<Self>) -> bool {
+    fn detach(&self) {
+        let _waiter = self.lock().waiter.take();
+    }
+
+    fn check(self: Arc<Self>) -> Checked {
         let nested = match &self.lock().stage {
             Stage::InLine(request) => !request.place().shared().ancestors().is_empty(),
-            Stage::Visited { .. } | Stage::Running(_) | Stage::Answered(_) | Stage::Over => false,
+            Stage::Visited { .. } => return Checked::Elsewhere,
+            Stage::Running(_) | Stage::Answered(_) | Stage::Over => false,
         };
         if nested {
             self.visit(true);
+            return Checked::Done;
         }
-        nested
+        Checked::NoNeed
     }
 }

@@ -143,8 +143,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.wishes.special().spent = spent;
-        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        self.stage = if outcome.is_ok() {
+            self.wishes.special().spent = spent;
+            Stage::Waiting(known)
+        } else {
+            Stage::Over
+        };
         match outcome {
             Ok(()) => {
                 #[cfg(feature = "outbox")]
@@ -274,8 +278,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.wishes.special().spent = spent;
-        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        self.stage = if outcome.is_ok() {
+            self.wishes.special().spent = spent;
+            Stage::Waiting(known)
+        } else {
+            Stage::Over
+        };
         match (scope, whose) {
             (_, Some(endpoint)) => shared.tell_endpoint_hold(held, live.endpoint(endpoint)),
             // Without a pool it is the key's.
