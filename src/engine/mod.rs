@@ -41,6 +41,7 @@ mod settle;
 mod slab;
 mod snapshot;
 mod state;
+mod store;
 mod streak;
 mod time;
 mod timers;
@@ -56,8 +57,8 @@ pub use hold::{Held, HoldCause};
 pub use limit::Past;
 pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
-    Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,
-    PaceRef, Plan, RuleId, RulePlan,
+    Anchor, BanGuard, Charge, Kept, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin,
+    Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
 pub use pool::{
     Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
@@ -67,6 +68,7 @@ pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
+pub use store::{Answers, Batch, Line, Reach, Site, Take, Told};
 pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

@@ -20,6 +20,7 @@ use super::quick::Quick;
 use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
+use super::store::Store;
 use super::streak::Streaks;
 use super::time::{Instant, Nanos};
 use super::timers::Timers;
@@ -103,6 +104,8 @@ pub struct Scheduler<W> {
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
     pub(super) streaks: Streaks,
+    /// What there is to know of limits that are kept elsewhere, once there is such a place.
+    pub(super) store: Option<Box<Store>>,
     pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
     pub(super) differences: Vec<Difference>,
@@ -206,6 +209,7 @@ impl<W> Scheduler<W> {
             evicted: Vec::new(),
             door: Door::default(),
             streaks: Streaks::default(),
+            store: None,
             retries: plan.retry_budget,
             any_end: plan.counts_any_end(),
             observes: false,
@@ -330,6 +334,7 @@ impl<W> Scheduler<W> {
         let waits = |request: &Request<W>| match request.stage() {
             Stage::Outside { .. }
             | Stage::Queued { .. }
+            | Stage::Asked
             | Stage::Granted { .. }
             | Stage::Asleep
             | Stage::Out { .. } => true,
@@ -350,7 +355,7 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
         match request.stage() {
-            Stage::Outside { .. } | Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
+            Stage::Outside { .. } | Stage::Queued { .. } | Stage::Asked | Stage::Out { .. } => Claim::Waiting,
             Stage::Running | Stage::Overdue | Stage::Aborted => Claim::Running,
             Stage::Refused { why } => {
                 let waited = request.since.since(Instant::ZERO);
@@ -368,6 +373,7 @@ impl<W> Scheduler<W> {
                     Stage::Refused { .. } => self.claim(now, id),
                     Stage::Outside { .. }
                     | Stage::Queued { .. }
+                    | Stage::Asked
                     | Stage::Granted { .. }
                     | Stage::Asleep
                     | Stage::Out { .. }
@@ -432,7 +438,7 @@ impl<W> Scheduler<W> {
         match self.requests[id.index].stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
-            Stage::Queued { .. } | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
+            Stage::Queued { .. } | Stage::Asked | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
             }
             Stage::Refused { .. } => {}
@@ -453,7 +459,9 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
+        self.recall_asked(now);
         self.renumber(now, queue, numbers.map(Own::given));
+        self.review_slots();
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;

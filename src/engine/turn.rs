@@ -215,7 +215,8 @@ impl<W> Scheduler<W> {
                     self.refuse(now, id.index, Why::MaxWait);
                 }
                 // It may still claim. The others have no deadline.
-                Stage::Granted { .. }
+                Stage::Asked
+                | Stage::Granted { .. }
                 | Stage::Outside { .. }
                 | Stage::Overdue
                 | Stage::Aborted
@@ -358,23 +359,36 @@ impl<W> Scheduler<W> {
     /// Grants a queue's first request.
     fn grant(&mut self, now: Instant, id: u32) {
         let cost = self.cost_of_turn(id);
-        let lane = self.plan.rules[usize::from(self.queues[id].rule)].lane;
+        let rule = usize::from(self.queues[id].rule);
+        let lane = self.plan.rules[rule].lane;
+        let before =
+            self.store.as_ref().is_some_and(|store| store.asks_for(rule)).then(|| self.before_asking(id, lane));
         self.count_bypass(now, lane);
         let Self { queues, requests, .. } = self;
         let queue = &mut queues[id];
         let index = queue.waiting.head;
         queue.unqueue(requests, index);
-        let is_first = queue.granted.is_empty();
-        queue.granted.push_back(requests, index);
-        requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
-        self.wakes.extend(requests[index].waker.take());
-        if is_first {
-            self.begin_lease(now, index);
+        if before.is_some() {
+            requests[index].set_stage(Stage::Asked);
+        } else {
+            let is_first = queue.granted.is_empty();
+            queue.granted.push_back(requests, index);
+            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
+            self.wakes.extend(requests[index].waker.take());
+            if is_first {
+                self.begin_lease(now, index);
+            }
         }
         self.seat(now, index);
         self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
-        self.note_passed(id);
+        match before {
+            Some(before) => self.ask_for(index, before),
+            None => {
+                self.note_alone(index);
+                self.note_passed(id);
+            }
+        }
         self.queues[id].credit -= cost;
         if self.queues[id].credit > 0 && self.is_kept_by_its_key(now, id) {
             // It must not be the first of its key to be told so: it would be the first to come back.

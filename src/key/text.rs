@@ -34,6 +34,19 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
+#[cfg(feature = "shared")]
+impl Key {
+    /// Text that no other key has.
+    pub(crate) fn written(&self) -> String {
+        Written(self).to_string()
+    }
+
+    /// The key that is written so.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        read(text)
+    }
+}
+
 struct Reader;
 
 impl Visitor<'_> for Reader {

@@ -332,6 +332,8 @@ impl CheckedEndpoint {
             overall: or(&self.caps.overall, &pool.overall),
             concurrency: self.caps.concurrency.or(pool.concurrency),
             key_concurrency: self.caps.key_concurrency.or(pool.key_concurrency),
+            share_overall: self.caps.share_overall || pool.share_overall,
+            share_per_key: false,
         }
     }
 }

@@ -38,7 +38,7 @@ impl Balancer {
 
     /// A balancer in the making, for what [`new`](Self::new) leaves at its default.
     pub fn builder(rules: Rules) -> Builder {
-        Builder { rules, seed: None, coded: false }
+        Builder { rules, seed: None, coded: false, afar: None }
     }
 
     /// Runs `f` as a request of a rule and a key, in the caller's task, as soon as no limit is in its way.

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use super::afar::Afar;
 use super::balancer::Balancer;
 use super::shared::Shared;
 use crate::rules::Rules;
@@ -11,10 +12,12 @@ use crate::rules::Rules;
 #[must_use = "a builder does nothing before it builds"]
 #[derive(Clone, Debug)]
 pub struct Builder {
-    pub(super) rules: Rules,
+    pub(crate) rules: Rules,
     pub(super) seed: Option<u64>,
     /// Whether endpoints came from code.
     pub(super) coded: bool,
+    /// What keeps limits for many processes.
+    pub(crate) afar: Option<Arc<dyn Afar>>,
 }
 
 impl Builder {
@@ -31,6 +34,9 @@ impl Builder {
         let shared = Arc::new(Shared::new(self.rules, seed));
         if self.coded {
             shared.note_coded();
+        }
+        if let Some(afar) = self.afar {
+            shared.attach(afar);
         }
         Balancer { shared }
     }

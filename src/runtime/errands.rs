@@ -76,6 +76,7 @@ struct Errands {
     many_evicted: Vec<Evicted>,
     events: Vec<Event>,
     driver: Option<Arc<Notify>>,
+    bell: Option<Arc<Notify>>,
     became_idle: bool,
     more: bool,
 }
@@ -89,7 +90,9 @@ impl Errands {
         for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..)) {
             *place = Some(wake);
         }
-        let evicted = state.machine.take_evicted();
+        let State { machine, desk, .. } = state;
+        let evicted = machine.take_evicted();
+        evicted.iter().for_each(|gone| desk.forget(gone));
         if evicted.len() > BATCH {
             self.many_evicted = std::mem::take(evicted);
         }
@@ -99,6 +102,7 @@ impl Errands {
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
+        self.bell = state.call_afar();
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);
         self.more |= self.driver.is_some();
@@ -118,6 +122,9 @@ impl Errands {
         }
         if let Some(driver) = self.driver {
             apart(|| driver.notify_one());
+        }
+        if let Some(bell) = self.bell {
+            apart(|| bell.notify_one());
         }
         if self.became_idle {
             apart(|| shared.idle.notify_waiters());

@@ -132,6 +132,18 @@ pub enum Event {
     BanOver,
     /// The server has another number for a limit than the rules, seen for the first time.
     LimitDiffers(LimitDifference),
+    /// The store that keeps shared limits does not answer; the balancer does what `on_outage` says.
+    StoreLost {
+        /// Why, as far as is known.
+        why: Arc<str>,
+    },
+    /// The store answers again.
+    StoreBack,
+    /// The store forgot a limit: its window began anew, with what this balancer remembers.
+    StoreForgot {
+        /// The limit's name in the store.
+        limit: Arc<str>,
+    },
     /// The receiver was too slow: so many events are lost to it.
     Missed {
         /// How many.
@@ -211,6 +223,9 @@ impl Shared {
     pub(crate) fn tell(&self, event: Event) {
         watch::log(&event);
         meters::count(&event);
+        if let Some(afar) = self.afar.get() {
+            afar.tell(self, &event);
+        }
         self.announcer.announce(event);
     }
 

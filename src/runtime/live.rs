@@ -124,7 +124,7 @@ impl Live {
     }
 
     /// The name of the unit that a limit counts; `None` for requests and attempts.
-    pub(super) fn unit_name(&self, charge: Charge) -> Option<&str> {
+    pub(crate) fn unit_name(&self, charge: Charge) -> Option<&str> {
         match charge {
             Charge::Unit(unit) => self.units.get(unit).map(String::as_str),
             Charge::Attempt | Charge::Requests => None,

@@ -124,6 +124,9 @@ pub(super) fn count(event: &Event) {
         | Event::HoldReleased { .. }
         | Event::RetryGaveUp { .. }
         | Event::NoRoom { .. }
+        | Event::StoreLost { .. }
+        | Event::StoreBack
+        | Event::StoreForgot { .. }
         | Event::BanOver
         | Event::EndpointHeld { .. }
         | Event::EndpointReleased { .. }

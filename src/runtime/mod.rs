@@ -1,5 +1,6 @@
 //! The tokio shell: it waits, the engine decides.
 
+pub(crate) mod afar;
 mod aliases;
 mod attempt;
 mod balancer;
@@ -49,6 +50,8 @@ pub use pool::{Pool, PooledAttempt, PooledRequest};
 pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;
+#[cfg(feature = "shared")]
+pub(crate) use shared::{Shared, State as Locked};
 pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]
 pub use state::{Imported, State};

@@ -127,6 +127,9 @@ pub(super) fn log(event: &Event) {
         Event::EndpointEnabled { endpoint } => {
             warn!(target: "request_balancer", endpoint = &**endpoint, "endpoint enabled");
         }
+        Event::StoreLost { why } => warn!(target: "request_balancer", why = &**why, "store lost"),
+        Event::StoreBack => warn!(target: "request_balancer", "store back"),
+        Event::StoreForgot { limit } => warn!(target: "request_balancer", limit = &**limit, "store forgot"),
         Event::BanOver => warn!(target: "request_balancer", "ban over"),
         Event::LimitDiffers(difference) => {
             let LimitDifference { limit, window, configured, reported, .. } = difference;

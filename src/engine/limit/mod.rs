@@ -15,7 +15,7 @@ mod window;
 use self::full::Full;
 use self::observed::Observed;
 use super::cost::Costs;
-use super::plan::{LimitRef, LimitSpec};
+use super::plan::{Kept, LimitKind, LimitRef, LimitSpec};
 use super::time::Instant;
 
 pub(crate) use self::calendar::Days;
@@ -55,6 +55,42 @@ impl Ask {
             Self::Room => (0, Instant::ZERO),
             Self::At(at) | Self::Unclaimed(at) => (1, at),
             Self::Busy => (2, Instant::ZERO),
+        }
+    }
+}
+
+/// Asks one limit, or what there is of it for one machine alone.
+fn ask(spec: &LimitSpec, state: &mut LimitState, days: &Days, now: Instant, cost: u32, reserve: u32) -> Ask {
+    let kind = match spec.kept {
+        Kept::Here => spec.kind,
+        Kept::InStore { alone } => match days.alone.kind(spec.kind, alone, now) {
+            // What is too large for a part waits for the whole.
+            Some(kind) if cost <= capacity(kind) => kind,
+            Some(_) | None => return Ask::Busy,
+        },
+    };
+    state.ask(Spec::new(kind, days), now, cost, reserve)
+}
+
+/// Whether a machine goes by its part of the limits that a store keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// It does not.
+    #[default]
+    No,
+    /// It does.
+    Yes,
+    /// The store is back since then: until its period is over, others may have used their part of a limit.
+    Until(Instant),
+}
+
+impl Alone {
+    fn kind(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Option<LimitKind> {
+        match self {
+            Self::No => Some(whole),
+            Self::Yes => part,
+            Self::Until(back) if back.saturating_add(period(whole)) > now => part,
+            Self::Until(_) => Some(whole),
         }
     }
 }
@@ -138,9 +174,11 @@ impl LimitStates {
 
     /// Asks every limit whether `costs` fit now.
     pub(crate) fn ask_all(&mut self, specs: &[LimitSpec], days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
-        let mut all = Ask::Room;
-        self.for_all(specs, days, costs, |spec, state, cost| all = all.and(state.ask(spec, now, cost, 0)));
-        all
+        let states = self.as_mut_slice().iter_mut();
+        specs.iter().zip(states).fold(Ask::Room, |all, (spec, state)| match costs.of(spec.charge) {
+            0 => all,
+            cost => all.and(ask(spec, state, days, now, cost, 0)),
+        })
     }
 
     /// Asks the limits that `refs` name whether `costs` fit now, with what each leaves to others left over unless that
@@ -160,7 +198,7 @@ impl LimitStates {
             let reserve = if waived { 0 } else { bound.reserve };
             match costs.of(spec.charge) {
                 0 => all,
-                cost => all.and(states[bound.limit].ask(Spec::new(spec.kind, days), now, cost, reserve)),
+                cost => all.and(ask(spec, &mut states[bound.limit], days, now, cost, reserve)),
             }
         })
     }

@@ -110,7 +110,10 @@ fn short(quota: &Quota) -> String {
 
 impl Checker<'_> {
     pub(super) fn caps(&mut self, caps: &Caps, path: &str) -> CheckedCaps {
+        self.shared_caps(caps, path);
         CheckedCaps {
+            share_overall: caps.share_overall.is_some_and(|at| at.value),
+            share_per_key: caps.share_per_key.is_some_and(|at| at.value),
             overall: self.quotas(&caps.overall, &join(path, "overall")),
             per_key: self.quotas(&caps.per_key, &join(path, "per_key")),
             concurrency: self.at_least_one(caps.concurrency.as_ref(), &join(path, "concurrency")),

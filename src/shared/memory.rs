@@ -1,0 +1,196 @@
+//! A store in the memory of one process, for tests and for balancers that share a process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError};
+use super::tally::Tally;
+
+/// How many news somebody may be behind before it has to begin anew.
+const KEPT: usize = 1_024;
+
+/// A store in memory, on tokio's clock. Clones are the same store.
+///
+/// What happens to a real one can be asked for: it is slow, it cannot be reached, it forgets.
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    tally: Tally,
+    begin: Instant,
+    latency: Duration,
+    is_away: bool,
+    /// Those who ever asked, and those of them that nothing is heard of any more.
+    processes: Vec<u64>,
+    cut_off: Vec<u64>,
+    asked: u64,
+    ears: Vec<(u64, mpsc::Sender<News>)>,
+    holds: Vec<(Instant, u64, News)>,
+}
+
+/// What the store's time is when it is made, in microseconds: none of its times is zero.
+const BEGIN: u64 = 1_000_000_000_000;
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let inner = Inner {
+            tally: Tally::default(),
+            begin: Instant::now(),
+            latency: Duration::ZERO,
+            is_away: false,
+            processes: Vec::new(),
+            cut_off: Vec::new(),
+            asked: 0,
+            ears: Vec::new(),
+            holds: Vec::new(),
+        };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// From now on the way there takes half of this, and the way back, too. Default: nothing.
+    pub fn set_latency(&self, latency: Duration) {
+        self.lock().latency = latency;
+    }
+
+    /// From now on it cannot be reached, or can be again.
+    pub fn set_away(&self, is_away: bool) {
+        let mut inner = self.lock();
+        inner.is_away = is_away;
+        if is_away {
+            inner.ears.clear();
+        }
+    }
+
+    /// From now on nothing is heard of the balancer that asked as the `position`th, counted from zero: as if its process were
+    /// killed.
+    pub fn cut_off(&self, position: usize) {
+        let mut inner = self.lock();
+        let process = inner.processes.get(position).copied();
+        inner.cut_off.extend(process);
+    }
+
+    /// Forgets everything, as a server does that is flushed.
+    pub fn flush(&self) {
+        let mut inner = self.lock();
+        inner.tally.forget(None);
+        inner.holds.clear();
+    }
+
+    /// Forgets one name, as a server does that has too little memory.
+    pub fn evict(&self, name: &str) {
+        self.lock().tally.forget(Some(name));
+    }
+
+    /// The names of which it knows something now, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let inner = self.lock();
+        let now = inner.now();
+        inner.tally.names(now)
+    }
+
+    /// How often it was asked so far.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.lock().asked
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The way there or back.
+    async fn travel(&self) -> Result<(), StoreError> {
+        let latency = self.lock().latency;
+        if !latency.is_zero() {
+            sleep(latency / 2).await;
+        }
+        if self.lock().is_away { Err(StoreError::Away("it was told so".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Inner {
+    fn now(&self) -> u64 {
+        BEGIN.saturating_add(u64::try_from(self.begin.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn spread(&mut self, from: u64, news: &News) {
+        // Who is too far behind, or gone, hears no more, and begins anew.
+        self.ears.retain(|(process, ears)| *process == from || ears.try_send(news.clone()).is_ok());
+    }
+}
+
+impl Store for MemoryStore {
+    fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            self.travel().await?;
+            let reply = {
+                let mut inner = self.lock();
+                if inner.cut_off.contains(&ask.process) {
+                    return Err(StoreError::Away("it was told so".to_owned()));
+                }
+                if !inner.processes.contains(&ask.process) {
+                    inner.processes.push(ask.process);
+                }
+                inner.asked += 1;
+                let now = inner.now();
+                let (reply, freed) = inner.tally.answer(now, &ask);
+                for name in freed {
+                    // Whoever freed it may wait for it, too.
+                    inner.spread(u64::MAX, &News::Freed { name });
+                }
+                reply
+            };
+            self.travel().await?;
+            Ok(reply)
+        })
+    }
+
+    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+        Box::pin(async move {
+            self.travel().await?;
+            let mut inner = self.lock();
+            inner.spread(process, &news);
+            let now = Instant::now();
+            inner.holds.retain(|(until, ..)| *until > now);
+            if let News::Hold { lasts, .. } = &news {
+                inner.holds.push((now + *lasts, process, news.clone()));
+            }
+            Ok(())
+        })
+    }
+
+    fn hear(&self, process: u64) -> Pending<'_, Ears> {
+        Box::pin(async move {
+            self.travel().await?;
+            let (sender, ears) = mpsc::channel(KEPT);
+            let mut inner = self.lock();
+            let now = Instant::now();
+            for (until, from, news) in &inner.holds {
+                if *from != process
+                    && *until > now
+                    && let News::Hold { scope, rule, key, endpoint, .. } = news
+                {
+                    let (rule, key, endpoint) = (rule.clone(), key.clone(), endpoint.clone());
+                    let _ = sender.try_send(News::Hold { scope: *scope, rule, key, endpoint, lasts: *until - now });
+                }
+            }
+            inner.ears.push((process, sender));
+            Ok(ears)
+        })
+    }
+}

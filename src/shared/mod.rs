@@ -1,0 +1,88 @@
+//! Budgets that many processes share (feature `shared`; on Redis or Valkey with the feature `redis`).
+//!
+//! A limit that the rules mark with `shared = true` is kept in a [`Store`]: all processes that ask the same store under the
+//! same prefix keep to it together. Everything that is not marked stays in the process. [`MemoryStore`] is a store inside
+//! one process, for tests; `Redis` is one for many (feature `redis`).
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use request_balancer::shared::MemoryStore;
+//! use request_balancer::{Balancer, Failure, Rules};
+//!
+//! let rules: Rules = "overall = { limit = '2/1s', shared = true }".parse()?;
+//! let store = MemoryStore::new();
+//! let one = Balancer::builder(rules.clone()).shared(store.clone()).build();
+//! let other = Balancer::builder(rules).shared(store).build();
+//! let begin = tokio::time::Instant::now();
+//! for balancer in [&one, &other, &one] {
+//!     balancer.run("default", 1, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
+//! }
+//! // The third had to wait for the first one's second to be over, whoever started that.
+//! assert!(begin.elapsed() >= Duration::from_secs(1));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Exact.** In every window of the store's time no more start than the limit has room for, over all processes. A start
+//!   may be later than the store counts it, by the way of the answer and the wait for the executor; the store counts it as
+//!   of the last moment at which it may happen, and what missed that moment asks again. What was given and not used counts
+//!   as spent.
+//! - **The store's clock counts**, never a client's.
+//! - **By demand.** One question is on its way per process at a time. It asks for everything that is ready, in the order of
+//!   lanes and turns, and nothing is kept in stock.
+//! - **A 429 stops all.** A hold that an attempt or [`Balancer::hold`](crate::Balancer::hold) brings about is told to all
+//!   processes at once, if a shared limit binds the rule.
+//! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over.
+//!
+//! # What is per process
+//!
+//! Lines, lanes and fairness. Each process asks for its own most urgent requests first, but the store does not compare
+//! those of different processes: whoever asks first is given first. A lane of low priority in one process may get room
+//! that a lane of high priority in another one would have liked to have. Where that matters, cap the lane:
+//! `[lanes.2] overall = { limit = "10/1s", shared = true }` leaves the rest to the others everywhere.
+//!
+//! # When the store is away
+//!
+//! After three calls without an answer within 100 ms each, a process does what `on_outage` says ([`OnOutage`](crate::OnOutage)); what waits
+//! keeps its place. With `local-share` it keeps to the count divided by `processes`, and its own starts before the outage
+//! count; what others started just before it is not known to it. When the store is back, what was started meanwhile is told
+//! to it first, and for one more period each process keeps to its part, as others may still be away.
+//!
+//! A limit with a smaller count than there are processes has no part: alone, nothing starts that it binds.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use crate::runtime::Builder;
+
+mod driver;
+mod memory;
+mod names;
+mod store;
+mod tally;
+
+#[cfg(feature = "redis")]
+mod redis;
+
+use self::driver::Link;
+pub use self::memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
+pub use self::store::{Ask, AskedLimit, Ears, Known, LimitReply, News, Pending, Reply, Store, StoreError};
+
+impl Builder {
+    /// Keeps the limits that the rules mark as shared in a store, together with all other processes that do. Default: each
+    /// balancer keeps them for itself.
+    ///
+    /// Its tasks run on the runtime of the first request that waits, and end within a second of the last handle.
+    pub fn shared(mut self, store: impl Store) -> Self {
+        let process = RandomState::new().hash_one("process") >> 12;
+        let link = Link::new(Arc::new(store), self.rules.shared().clone(), process);
+        self.afar = Some(Arc::new(Arc::new(link)));
+        self
+    }
+}

@@ -1,0 +1,174 @@
+//! A store on Redis 7.0 or newer, or on Valkey.
+
+#[cfg(test)]
+mod drift_tests;
+mod wire;
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, RedisError, Script};
+use tokio::sync::{OnceCell, mpsc};
+
+use super::names;
+use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError};
+use crate::rules::CheckedShared;
+
+/// Asks for a batch.
+static ASK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ask.lua")));
+/// Writes a hold down and tells it.
+static HOLD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("hold.lua")));
+
+/// How long a connection may take to come about, and how soon it is tried again.
+const CONNECT: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(200);
+/// How many news may wait to be heard before one begins anew.
+const KEPT: usize = 1_024;
+
+/// A store on a Redis or Valkey server.
+///
+/// It uses one connection to ask and one to hear, and comes back by itself, at most 200 ms after the server does. Scripts are
+/// called by their hash, and loaded again when the server forgot them. All names are in one slot of a cluster, and every
+/// name goes by itself when there is nothing more to say of it.
+///
+/// The server should keep what it is given: with an eviction policy, or without persistence over a restart, limits begin
+/// anew with what the processes remember.
+///
+/// ```no_run
+/// use request_balancer::shared::Redis;
+/// use request_balancer::{Balancer, Rules};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules: Rules = "
+///     overall = { limit = '30/1s', shared = true }
+///     [shared]
+///     url = 'redis://127.0.0.1:6379'
+/// "
+/// .parse()?;
+/// let store = Redis::connect(rules.shared())?;
+/// let balancer = Balancer::builder(rules).shared(store).build();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Redis {
+    client: Client,
+    connection: Arc<OnceCell<ConnectionManager>>,
+    clock: Arc<str>,
+    holds: Arc<str>,
+    channel: Arc<str>,
+}
+
+impl Redis {
+    /// The store at the address that the rules name; the connection comes about when it is first needed.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Address`] if the rules name none, or one that makes no sense.
+    pub fn connect(shared: &CheckedShared) -> Result<Self, StoreError> {
+        let url = shared.url().unwrap_or_default();
+        let client =
+            Client::open(url).map_err(|error| StoreError::Address { found: url.to_owned(), why: error.to_string() })?;
+        let name = |what| names::of(shared.prefix(), what).into();
+        Ok(Self {
+            client,
+            connection: Arc::default(),
+            clock: name("clock"),
+            holds: name("holds"),
+            channel: name("news"),
+        })
+    }
+
+    async fn connection(&self) -> Result<ConnectionManager, StoreError> {
+        let connect = async || {
+            let config = ConnectionManagerConfig::new()
+                .set_connection_timeout(Some(CONNECT))
+                .set_response_timeout(Some(CONNECT))
+                .set_min_delay(Duration::from_millis(20))
+                .set_max_delay(AGAIN);
+            ConnectionManager::new_lazy_with_config(self.client.clone(), config).map_err(away)
+        };
+        self.connection.get_or_try_init(connect).await.cloned()
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the address: it may have a password in it.
+        f.debug_struct("Redis").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Store for Redis {
+    fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            let mut connection = self.connection().await?;
+            let mut call = ASK.prepare_invoke();
+            call.key(&*self.clock);
+            for limit in &ask.limits {
+                call.key(&*limit.name);
+            }
+            for word in wire::words(&ask, &self.channel) {
+                call.arg(word);
+            }
+            let answer: (i64, Vec<i64>, Vec<i64>) = call.invoke_async(&mut connection).await.map_err(away)?;
+            wire::reply(&ask, &answer)
+        })
+    }
+
+    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let Some((held, micros)) = wire::hold(&news) else { return Ok(()) };
+            let mut connection = self.connection().await?;
+            let mut call = HOLD.prepare_invoke();
+            call.key(&*self.holds).arg(held).arg(micros).arg(&*self.channel).arg(process);
+            call.invoke_async::<i64>(&mut connection).await.map_err(away)?;
+            Ok(())
+        })
+    }
+
+    fn hear(&self, process: u64) -> Pending<'_, Ears> {
+        Box::pin(async move {
+            let mut ears = self.client.get_async_pubsub().await.map_err(away)?;
+            ears.subscribe(&*self.channel).await.map_err(away)?;
+            let (sender, heard) = mpsc::channel(KEPT);
+            // What is told from now on is heard: what was told before is read after that.
+            let mut connection = self.connection().await?;
+            let mut all = redis::pipe();
+            all.cmd("TIME").cmd("HGETALL").arg(&*self.holds);
+            let (now, holds): ((u64, u64), Vec<(String, u64)>) =
+                all.query_async(&mut connection).await.map_err(away)?;
+            let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
+            for (held, till) in holds {
+                if let Some(news) = till.checked_sub(now).and_then(|micros| wire::held(&held, micros)) {
+                    let _ = sender.try_send(news);
+                }
+            }
+            tokio::spawn(async move {
+                let mut messages = ears.into_on_message();
+                loop {
+                    let message = tokio::select! {
+                        message = messages.next() => message,
+                        () = sender.closed() => return,
+                    };
+                    let Some(message) = message else { return };
+                    let Ok(text) = message.get_payload::<String>() else { continue };
+                    // Who is too far behind begins anew.
+                    if let Some(news) = wire::heard(&text, process)
+                        && sender.try_send(news).is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+            Ok(heard)
+        })
+    }
+}
+
+fn away(error: RedisError) -> StoreError {
+    StoreError::Away(error.to_string())
+}

@@ -1,0 +1,142 @@
+//! What a store is asked and what it answers.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use crate::engine::{LimitKind, Scope, Take, Told};
+use crate::key::Key;
+
+/// An answer on its way.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// What a store tells of its own accord. It ends when the store can't be heard any more.
+pub type Ears = mpsc::Receiver<News>;
+
+/// A place where processes keep limits together.
+///
+/// A balancer asks one thing at a time and gives up after 100 ms; what it gave up may have been done. The same call is
+/// never made twice.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Asks for a batch and takes it: of each request all or nothing, in order.
+    fn ask(&self, ask: Ask) -> Pending<'_, Reply>;
+
+    /// Tells all other processes, and those that come later for as long as it is true.
+    fn tell(&self, process: u64, news: News) -> Pending<'_, ()>;
+
+    /// What other processes than this one tell from now on, and before that what is still true.
+    fn hear(&self, process: u64) -> Pending<'_, Ears>;
+}
+
+/// A batch of requests that wait for limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Who asks: a number that no other process has.
+    pub process: u64,
+    /// Which of its questions it is. One that comes after a later one changes no slots.
+    pub number: u64,
+    /// How long after the store has answered a start may be; it counts from there.
+    pub lag: Duration,
+    /// How long slots are kept for a process that is not heard of.
+    pub lease: Duration,
+    /// The limits that it is about.
+    pub limits: Vec<AskedLimit>,
+    /// What each request takes. Once a limit had no room for one, it has none for those after it.
+    pub requests: Vec<Vec<Take>>,
+}
+
+/// A limit in an [`Ask`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedLimit {
+    /// Its name, the same in all processes.
+    pub name: Arc<str>,
+    /// Its numbers. Lengths are rounded up to whole microseconds.
+    pub kind: LimitKind,
+    /// Of a concurrency cap: how many slots this process has in use.
+    pub held: u32,
+    /// What is to be counted besides, before anything is given.
+    pub told: Told,
+    /// What the store said of it the last time.
+    pub known: Known,
+}
+
+/// What a store said of a limit, to notice when it forgot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// When its count began, in the store's time; zero: not known.
+    pub epoch: u64,
+    /// The last start, as it is counted; of a window in cells, its cell; of spacing and buckets, when all are paid for.
+    pub newest: u64,
+}
+
+/// A store's answer to an [`Ask`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// The store's time, in microseconds.
+    pub now: u64,
+    /// Which of the requests have what they asked for.
+    pub taken: Vec<bool>,
+    /// What is to be said of each limit.
+    pub limits: Vec<LimitReply>,
+}
+
+/// What a store says of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitReply {
+    /// It had no room for a request, and has none for so long.
+    pub wait: Option<Duration>,
+    /// What to say the next time.
+    pub known: Known,
+    /// The store forgot what this process was given before; it gave nothing this time, so that it can be told.
+    pub lost: bool,
+}
+
+/// What one process tells the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum News {
+    /// Nothing of the scope starts for so long.
+    Hold {
+        /// What is held.
+        scope: Scope,
+        /// The rule, for a hold of a rule or a queue.
+        rule: Option<Arc<str>>,
+        /// The key, for a hold of a key or a queue.
+        key: Option<Key>,
+        /// The endpoint, for a hold of one.
+        endpoint: Option<Arc<str>>,
+        /// How long from now.
+        lasts: Duration,
+    },
+    /// A concurrency cap that had nothing left has a slot again.
+    Freed {
+        /// Its name.
+        name: Arc<str>,
+    },
+}
+
+/// Why a store did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There was no answer in time.
+    #[error("the store did not answer within {0:?}")]
+    Late(Duration),
+    /// It cannot be reached.
+    #[error("the store cannot be reached: {0}")]
+    Away(String),
+    /// It answers something else than it is asked.
+    #[error("the store answers what it was not asked: {0}")]
+    Garbled(String),
+    /// Where it is makes no sense.
+    #[error("found the address `{found}`: {why}; allowed is one such as `redis://127.0.0.1:6379`")]
+    Address {
+        /// What was found.
+        found: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
