@@ -41,7 +41,7 @@ fn shared(specs: &[LimitSpec]) -> Vec<bool> {
 fn every_level_can_be_shared() {
     let rules: Rules = EVERYWHERE.parse().unwrap();
     let plan = rules.plan();
-    assert_eq!(shared(&plan.shared_limits), [true; 4]);
+    assert_eq!(shared(&plan.shared_limits), [true; 3]);
     assert_eq!(shared(&plan.key_limits), [true; 3]);
     let own: Vec<_> = plan.rules.iter().map(|rule| shared(&rule.own)).collect();
     assert_eq!(own, [vec![false], vec![false], vec![true, true]]);
