@@ -406,3 +406,30 @@ async fn real_clock_forgotten_scripts_and_keys_change_nothing() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn real_clock_keys_that_are_evicted_are_told_again() {
+    with_workers(async |server, _| {
+        let mut random = fastrand::Rng::with_seed(11);
+        for _ in 0..10 {
+            sleep(150 * MILLI).await;
+            let names: Vec<String> = call(server, &["KEYS", "*:w200000*"]).await;
+            if let Some(name) = random.choice(&names) {
+                let _: i64 = call(server, &["DEL", name]).await;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn real_clock_a_slow_server_is_waited_for() {
+    with_workers(async |server, _| {
+        for _ in 0..15 {
+            // It does nothing else meanwhile.
+            let _: redis::Value = call(server, &["DEBUG", "SLEEP", "0.05"]).await;
+            sleep(20 * MILLI).await;
+        }
+    })
+    .await;
+}

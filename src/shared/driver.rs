@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -31,6 +31,50 @@ const SLOT: Nanos = Nanos::from_secs(1);
 /// News that wait to be told; older ones are let go.
 const UNTOLD: usize = 1_024;
 
+/// What the store said of limits, for as long as that is of use.
+#[derive(Debug, Default)]
+struct Memory {
+    known: HashMap<Arc<str>, Remembered>,
+    /// When to look whether what is known of a limit is of no use any more.
+    looks: BTreeSet<(TokioInstant, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    known: Known,
+    site: Site,
+    until: TokioInstant,
+    /// As of which count it was told what the balancer knows of a limit that was forgotten.
+    told: u64,
+}
+
+impl Memory {
+    fn note(&mut self, name: &Arc<str>, known: Known, site: Site, until: TokioInstant) {
+        let told = self.known.get(name).map_or(0, |remembered| remembered.told);
+        let remembered = Remembered { known, site, until, told };
+        if self.known.insert(Arc::clone(name), remembered).is_none() {
+            self.looks.insert((until, Arc::clone(name)));
+        }
+    }
+
+    /// Whether what is known of a limit whose count began anew is yet to be told: each time once.
+    fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
+        let Some(remembered) = self.known.get_mut(name) else { return false };
+        // Caps have no count that begins: they are told how many there are, and that as often as one likes.
+        std::mem::replace(&mut remembered.told, epoch) != epoch || epoch <= 1
+    }
+
+    fn forget(&mut self, now: TokioInstant) {
+        while self.looks.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, name)) = self.looks.pop_first() else { return };
+            match self.known.get(&name) {
+                Some(remembered) if remembered.until > now => drop(self.looks.insert((remembered.until, name))),
+                Some(_) | None => drop(self.known.remove(&name)),
+            }
+        }
+    }
+}
+
 /// A balancer's connection with a store.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -44,6 +88,8 @@ pub(crate) struct Link {
     /// The balancer is gone.
     over: Arc<Notify>,
     news: Mutex<Vec<News>>,
+    /// What the store said of limits.
+    memory: Mutex<Memory>,
     /// How many questions were asked.
     asked: AtomicU64,
     /// The caps of which slots are in use, as far as the store was told.
@@ -61,6 +107,7 @@ impl Link {
             told: notify(),
             over: notify(),
             news: Mutex::default(),
+            memory: Mutex::default(),
             asked: AtomicU64::new(0),
             caps: Mutex::default(),
         }
@@ -166,7 +213,7 @@ impl Link {
             if let Ok(Ok(mut ears)) = timeout(PATIENCE * 5, self.store.hear(self.process)).await {
                 while let Some(news) = ears.recv().await {
                     let Some(shared) = shared.upgrade() else { return };
-                    heed(&shared, &self.shared, news);
+                    self.heed(&shared, news);
                 }
             }
             sleep(PROBE).await;
@@ -204,44 +251,62 @@ impl Link {
     }
 }
 
-/// Does what another process tells.
-fn heed(shared: &Arc<Shared>, rules: &CheckedShared, news: News) {
-    match news {
-        News::Hold { scope, rule, key, endpoint, lasts } => {
-            let hold = |state: &mut State, now: Instant, target: Target| {
-                state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
-            };
-            let rule = rule.and_then(|rule| shared.find(&rule).ok());
-            match (scope, rule, key) {
-                (Scope::Overall, ..) => drop(shared.with(|state, now| hold(state, now, Target::Overall))),
-                (Scope::Rule, Some(rule), _) => drop(shared.with(|state, now| hold(state, now, Target::Rule(rule)))),
-                (Scope::Endpoint, ..) => {
-                    let live = shared.live.load();
-                    if let Some(Ok(id)) = endpoint.map(|name| live.find_endpoint(&name)) {
-                        shared.with(|state, now| hold(state, now, Target::Endpoint(id)));
+impl Link {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a limit of which the store said something of late.
+    fn site(&self, name: &str) -> Option<Site> {
+        self.memory().known.get(name).map(|remembered| remembered.site)
+    }
+
+    /// Does what another process tells.
+    fn heed(&self, shared: &Arc<Shared>, news: News) {
+        match news {
+            News::Hold { scope, rule, key, endpoint, lasts } => {
+                let hold = |state: &mut State, now: Instant, target: Target| {
+                    state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
+                };
+                let rule = rule.and_then(|rule| shared.find(&rule).ok());
+                match (scope, rule, key) {
+                    (Scope::Overall, ..) => {
+                        shared.with(|state, now| hold(state, now, Target::Overall));
                     }
+                    (Scope::Rule, Some(rule), _) => {
+                        shared.with(|state, now| hold(state, now, Target::Rule(rule)));
+                    }
+                    (Scope::Endpoint, ..) => {
+                        let live = shared.live.load();
+                        if let Some(Ok(id)) = endpoint.map(|name| live.find_endpoint(&name)) {
+                            shared.with(|state, now| hold(state, now, Target::Endpoint(id)));
+                        }
+                    }
+                    (Scope::Key, _, Some(key)) => {
+                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
+                            if hold(state, now, Target::Key(record)) { Ok(()) } else { Err(Turned::StaleKey) }
+                        });
+                    }
+                    (Scope::Queue, Some(rule), Some(key)) => {
+                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
+                            if hold(state, now, Target::Queue(rule, record)) { Ok(()) } else { Err(Turned::StaleKey) }
+                        });
+                    }
+                    (Scope::Rule | Scope::Key | Scope::Queue | Scope::Request, ..) => {}
                 }
-                (Scope::Key, _, Some(key)) => {
-                    let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                        if hold(state, now, Target::Key(record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                    });
-                }
-                (Scope::Queue, Some(rule), Some(key)) => {
-                    let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                        if hold(state, now, Target::Queue(rule, record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                    });
-                }
-                (Scope::Rule | Scope::Key | Scope::Queue | Scope::Request, ..) => {}
             }
-        }
-        News::Freed { name } => {
-            shared.with(|state, now| {
-                for site in state.machine.closed_sites() {
-                    if name_at(shared, state, rules.prefix(), site).is_some_and(|known| known == name) {
-                        state.machine.reopen(now, site);
-                    }
+            News::Freed { name } => {
+                if let Some(site) = self.site(&name) {
+                    shared.with(|state, now| state.machine.reopen(now, site));
                 }
-            });
+            }
+            News::Forgot { name, epoch } => {
+                if self.memory().is_untold(&name, epoch)
+                    && let Some(site) = self.site(&name)
+                {
+                    shared.with(|state, _| state.machine.recount(site));
+                }
+            }
         }
     }
 }
@@ -260,10 +325,6 @@ fn name_at(shared: &Shared, state: &State, prefix: &str, site: Site) -> Option<A
 /// The task that asks.
 struct Asker {
     link: Arc<Link>,
-    /// What the store said of limits: the last thing first forgotten is what it says nothing of any more.
-    known: HashMap<Arc<str>, Known>,
-    /// When what is known of a limit is worth nothing any more.
-    stale: BTreeMap<(TokioInstant, Arc<str>), ()>,
     /// The slowest answer of late.
     slowest: Duration,
     /// How long starts wait for the executor.
@@ -288,15 +349,7 @@ const GRACES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)]
 
 impl Asker {
     fn new(link: Arc<Link>) -> Self {
-        Self {
-            link,
-            known: HashMap::new(),
-            stale: BTreeMap::new(),
-            slowest: Duration::ZERO,
-            grace: GRACES[0],
-            failures: 0,
-            renewed: TokioInstant::now(),
-        }
+        Self { link, slowest: Duration::ZERO, grace: GRACES[0], failures: 0, renewed: TokioInstant::now() }
     }
 
     async fn serve(mut self, shared: &Weak<Shared>) {
@@ -354,15 +407,19 @@ impl Asker {
 
     async fn ask(&mut self, shared: &Weak<Shared>, batch: Batch, names: Vec<Arc<str>>, since: Instant) {
         let lag = self.slowest * 2 + self.grace;
-        let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
-            name: Arc::clone(name),
-            kind: line.kind,
-            held: line.held,
-            told: line.told.clone(),
-            known: self.known.get(name).copied().unwrap_or_default(),
-        });
+        let limits: Vec<AskedLimit> = {
+            let memory = self.link.memory();
+            let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
+                name: Arc::clone(name),
+                kind: line.kind,
+                held: line.held,
+                told: line.told.clone(),
+                known: memory.known.get(name).map_or_else(Known::default, |remembered| remembered.known),
+            });
+            limits.collect()
+        };
         self.link.note_caps(&batch.lines, &names, &batch.asks);
-        let ask = self.link.question(lag, limits.collect(), batch.asks);
+        let ask = self.link.question(lag, limits, batch.asks);
         let sent = TokioInstant::now();
         let answer = timeout(PATIENCE, self.link.store.ask(ask)).await.unwrap_or(Err(StoreError::Late(PATIENCE)));
         let Some(owner) = shared.upgrade() else { return };
@@ -372,7 +429,7 @@ impl Asker {
                 let took = sent.elapsed();
                 self.slowest = took.max(self.slowest - self.slowest / 16);
                 self.grace = (self.grace - self.grace / 256).max(GRACES[0]);
-                self.note(&batch.lines, &names, &reply);
+                let lost = self.note(&batch.lines, &names, &reply);
                 let forgotten: Vec<Arc<str>> = names
                     .iter()
                     .zip(&reply.limits)
@@ -381,7 +438,7 @@ impl Asker {
                     .collect();
                 owner.with(|state, now| {
                     // The store counts the starts as of `lag` after it was asked, which was after that.
-                    state.machine.answer(now, &answers(&batch.lines, reply, since.saturating_add(lag.into())));
+                    state.machine.answer(now, &answers(&batch.lines, reply, lost, since.saturating_add(lag.into())));
                 });
                 for limit in forgotten {
                     owner.tell(Event::StoreForgot { limit });
@@ -406,27 +463,22 @@ impl Asker {
         }
     }
 
-    /// Remembers what was said of limits for as long as it is of use.
-    fn note(&mut self, lines: &[Line], names: &[Arc<str>], reply: &Reply) {
+    /// Remembers what was said of limits. Returns for each whether the store is to be told what it forgot.
+    fn note(&self, lines: &[Line], names: &[Arc<str>], reply: &Reply) -> Vec<bool> {
         let now = TokioInstant::now();
+        let lease = self.link.shared.lease();
+        let mut memory = self.link.memory();
         for ((line, name), limit) in lines.iter().zip(names).zip(&reply.limits) {
-            if limit.known.epoch != 0 {
-                self.known.insert(Arc::clone(name), limit.known);
-                let span = Duration::from(line.period()) * 2;
-                self.stale.insert((now + span, Arc::clone(name)), ());
-            }
+            let until = now + (Duration::from(line.period()) * 2).max(lease);
+            memory.note(name, limit.known, line.site, until);
         }
-        while let Some(((at, _), ())) = self.stale.first_key_value() {
-            if *at > now {
-                break;
-            }
-            let Some(((_, name), ())) = self.stale.pop_first() else { break };
-            // Unless it was said again since.
-            let again = self.stale.range((now, Arc::clone(&name))..).any(|((_, other), ())| *other == name);
-            if !again {
-                self.known.remove(&name);
-            }
-        }
+        let lost = names
+            .iter()
+            .zip(&reply.limits)
+            .map(|(name, limit)| limit.lost && memory.is_untold(name, limit.known.epoch));
+        let lost = lost.collect();
+        memory.forget(now);
+        lost
     }
 
     /// Sees whether the store is back.
@@ -459,15 +511,10 @@ impl Link {
 }
 
 /// The reply in the engine's words.
-fn answers(lines: &[Line], reply: Reply, usable_until: Instant) -> Answers {
+fn answers(lines: &[Line], reply: Reply, lost: Vec<bool>, usable_until: Instant) -> Answers {
     let waits = lines.iter().zip(&reply.limits).map(|(line, limit)| {
         let wait = Nanos::from(limit.wait?);
         Some(if line.is_cap() { wait.min(SLOT) } else { wait })
     });
-    Answers {
-        waits: waits.collect(),
-        lost: reply.limits.iter().map(|limit| limit.lost).collect(),
-        taken: reply.taken,
-        usable_until,
-    }
+    Answers { waits: waits.collect(), lost, taken: reply.taken, usable_until }
 }

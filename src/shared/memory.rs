@@ -148,10 +148,10 @@ impl Store for MemoryStore {
                 }
                 inner.asked += 1;
                 let now = inner.now();
-                let (reply, freed) = inner.tally.answer(now, &ask);
-                for name in freed {
+                let (reply, news) = inner.tally.answer(now, &ask);
+                for news in news {
                     // Whoever freed it may wait for it, too.
-                    inner.spread(u64::MAX, &News::Freed { name });
+                    inner.spread(u64::MAX, &news);
                 }
                 reply
             };

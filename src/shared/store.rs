@@ -90,7 +90,7 @@ pub struct LimitReply {
     pub wait: Option<Duration>,
     /// What to say the next time.
     pub known: Known,
-    /// The store forgot what this process was given before; it gave nothing this time, so that it can be told.
+    /// The store forgot what this process was given before. It gives nothing for a moment, so that all can tell it.
     pub lost: bool,
 }
 
@@ -110,6 +110,13 @@ pub enum News {
         endpoint: Option<Arc<str>>,
         /// How long from now.
         lasts: Duration,
+    },
+    /// A limit was forgotten: whoever knows of starts or slots is to tell of them.
+    Forgot {
+        /// Its name.
+        name: Arc<str>,
+        /// When its count began anew.
+        epoch: u64,
     },
     /// A concurrency cap that had nothing left has a slot again.
     Freed {

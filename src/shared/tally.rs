@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::store::{Ask, AskedLimit, Known, LimitReply, Reply};
+use super::store::{Ask, AskedLimit, Known, LimitReply, News, Reply};
 use crate::engine::{LimitKind, Nanos, Take, Told};
 
 /// A window that counts more than this is counted in cells.
 pub(super) const LISTED: u32 = 1_000;
 /// Cells of a period.
 pub(super) const CELLS: u64 = 10;
+/// How long a limit that was forgotten gives nothing, in microseconds: all that know of starts tell of them meanwhile.
+pub(super) const SETTLE: u64 = 200_000;
 /// Lateness that spacing catches up, in microseconds.
 pub(super) const CATCH_UP: u64 = 2_000;
 
@@ -26,6 +28,8 @@ pub(super) struct Tally {
 #[derive(Debug)]
 struct Kept {
     expires: u64,
+    /// Until when it gives nothing, as it was forgotten and processes may still have to tell of their starts.
+    settles: u64,
     state: State,
 }
 
@@ -58,18 +62,19 @@ struct Line<'a> {
 }
 
 impl Tally {
-    /// Answers a batch at `now`. Also says which caps that were waited for have room again.
-    pub(super) fn answer(&mut self, now: u64, ask: &Ask) -> (Reply, Vec<Arc<str>>) {
+    /// Answers a batch at `now`. Also says what all are to know.
+    pub(super) fn answer(&mut self, now: u64, ask: &Ask) -> (Reply, Vec<News>) {
         self.clock = self.clock.max(now);
         let now = self.clock;
         let (lag, lease) = (micros(ask.lag), micros(ask.lease));
-        let mut freed = Vec::new();
+        let mut news = Vec::new();
         let mut lines: Vec<Line<'_>> = Vec::with_capacity(ask.limits.len());
         for asked in &ask.limits {
             let kept = self.states.remove(&asked.name).filter(|kept| kept.expires > now);
             let kept = kept.unwrap_or_else(|| Kept::new(now, asked.kind));
             let mut line = Line { asked, kept, closed: None, lost: false };
-            line.open(now, ask, lease, &mut freed);
+            line.open(now, ask, lease, &mut news);
+            line.settle(now, &mut news);
             lines.push(line);
         }
         let mut taken = Vec::with_capacity(ask.requests.len());
@@ -89,13 +94,13 @@ impl Tally {
         for line in lines {
             let Line { asked, mut kept, closed, lost } = line;
             let known = kept.known();
-            kept.expires = kept.expires(asked.kind);
+            kept.expires = kept.expires(asked.kind).max(kept.settles);
             if kept.expires > now {
                 self.states.insert(Arc::clone(&asked.name), kept);
             }
             limits.push(LimitReply { wait: closed.map(Duration::from_micros), known, lost });
         }
-        (Reply { now, taken, limits }, freed)
+        (Reply { now, taken, limits }, news)
     }
 
     /// The names of which there is something to say at `now`.
@@ -123,7 +128,7 @@ impl Kept {
             LimitKind::Window { .. } | LimitKind::Calendar { .. } => State::List { epoch: now, dates: VecDeque::new() },
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => State::Due(0),
         };
-        Self { expires: 0, state }
+        Self { expires: 0, settles: 0, state }
     }
 
     fn known(&self) -> Known {
@@ -133,7 +138,7 @@ impl Kept {
                 Known { epoch: *epoch, newest: counts.last_key_value().map_or(0, |(cell, _)| *cell) }
             }
             State::Due(due) => Known { epoch: 1, newest: *due },
-            State::Slots { .. } => Known::default(),
+            State::Slots { .. } => Known { epoch: 1, newest: 0 },
         }
     }
 
@@ -150,7 +155,7 @@ impl Kept {
 
 impl Line<'_> {
     /// Forgets what is over, hears what is told, and sees whether anything was lost.
-    fn open(&mut self, now: u64, ask: &Ask, lease: u64, freed: &mut Vec<Arc<str>>) {
+    fn open(&mut self, now: u64, ask: &Ask, lease: u64, news: &mut Vec<News>) {
         let AskedLimit { name, kind, held, told, known } = self.asked;
         let kind = *kind;
         match &mut self.kept.state {
@@ -202,9 +207,10 @@ impl Line<'_> {
                 }
                 if before.is_some_and(|slots| slots.count > *held) && *awaited {
                     *awaited = false;
-                    freed.push(Arc::clone(name));
+                    news.push(News::Freed { name: Arc::clone(name) });
                 }
                 all.remove(&ask.process);
+                self.lost = *held > 0 && before.is_none();
                 if *held > 0 {
                     all.insert(ask.process, Slots { count: *held, until: now + lease, number: ask.number });
                 }
@@ -212,9 +218,21 @@ impl Line<'_> {
         }
     }
 
+    /// What was forgotten gives nothing for a while. What spacing and buckets owe, each process knows nearly as well.
+    fn settle(&mut self, now: u64, news: &mut Vec<News>) {
+        if self.lost && !matches!(self.kept.state, State::Due(_)) {
+            self.kept.settles = now + SETTLE;
+            news.push(News::Forgot { name: Arc::clone(&self.asked.name), epoch: self.kept.known().epoch });
+        }
+    }
+
     /// Whether the limit has room. If not, it has none for those that come, either.
     fn has_room(&mut self, now: u64, Take { cost, reserve, .. }: Take) -> bool {
-        if self.closed.is_some() || self.lost && !matches!(self.kept.state, State::Due(_)) {
+        if self.closed.is_some() {
+            return false;
+        }
+        if self.kept.settles > now {
+            self.closed = Some(self.kept.settles - now);
             return false;
         }
         let kind = self.asked.kind;

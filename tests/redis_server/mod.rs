@@ -6,16 +6,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A running server.
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     child: Child,
     folder: PathBuf,
     /// Its port.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl RedisServer {
     /// Starts one.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("request-balancer-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -25,26 +25,26 @@ impl RedisServer {
     }
 
     /// Where it is.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Its process.
     #[allow(dead_code, reason = "not every test stops it")]
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Kills it, as a machine does that fails.
     #[allow(dead_code, reason = "not every test kills it")]
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Starts it anew, with nothing in it.
     #[allow(dead_code, reason = "not every test kills it")]
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child = spawn(&self.folder, self.port);
         self.await_up();
     }
@@ -75,7 +75,21 @@ fn spawn(folder: &PathBuf, port: u16) -> Child {
     let port = port.to_string();
     for program in ["valkey-server", "redis-server"] {
         let mut command = Command::new(program);
-        command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"]).arg(folder);
+        command
+            .args([
+                "--port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--enable-debug-command",
+                "local",
+                "--dir",
+            ])
+            .arg(folder);
         if let Ok(child) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             return child;
         }

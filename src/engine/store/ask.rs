@@ -82,10 +82,9 @@ impl<W> Scheduler<W> {
                     endpoint.closed = endpoint.closed.max(until);
                 }
             }
-            if answers.lost.get(position).is_some_and(|&lost| lost) {
-                store.untold.insert(line.site, Instant::ZERO);
-                store.wanted = true;
-            }
+        }
+        for (line, _) in lines.iter().zip(&answers.lost).filter(|(_, lost)| **lost) {
+            self.recount(line.site);
         }
         let (mut refused, mut given) = (Vec::new(), Vec::new());
         for (position, asked) in asked.into_iter().enumerate() {

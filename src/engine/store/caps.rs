@@ -16,6 +16,19 @@ impl<W> Scheduler<W> {
         store.wanted |= !store.changed.is_empty();
     }
 
+    /// The store forgot a limit, and is to be told what the machine knows of it.
+    pub fn recount(&mut self, site: Site) {
+        let is_cap = self.shared_spec(site).is_some_and(|spec| is_cap(spec.kind));
+        let Some(store) = &mut self.store else { return };
+        if is_cap {
+            store.changed.insert(site);
+        } else {
+            store.untold.insert(site, Instant::ZERO);
+        }
+        store.wanted = true;
+        self.stirred = true;
+    }
+
     /// Whether any slot of the store is in use, or it does not know yet of one that is not.
     #[must_use]
     pub fn holds_slots(&self) -> bool {

@@ -9,6 +9,7 @@
 -- Answers now, {taken or not, for each request} and {wait or -1, epoch, newest, lost or not, for each limit}.
 local CATCH_UP = 2000
 local CELLS = 10
+local SETTLE = 200000
 
 local at = 5
 local function number()
@@ -45,6 +46,7 @@ for i = 1, #KEYS - 1 do
     span = l.a * l.b
   end
   longest = math.max(longest, span)
+  l.settles = 0
   limits[i] = l
 end
 
@@ -80,7 +82,8 @@ local function open_list(l, asked)
     l.epoch = now
     l.first = {}
   else
-    l.epoch = tonumber(redis.call('LINDEX', l.key, 0))
+    local epoch, settles = string.match(redis.call('LINDEX', l.key, 0), '^(%d+)/(%d+)$')
+    l.epoch, l.settles = tonumber(epoch), tonumber(settles)
     -- Only as many of the oldest as would have to go for everything that is asked and left to others.
     local look = math.min(l.used, math.max(l.used + asked - l.a, 0) + 1)
     l.first = look > 0 and redis.call('LRANGE', l.key, 1, look) or {}
@@ -93,7 +96,10 @@ local function open_list(l, asked)
   if not l.fresh and l.newest + l.b <= now then
     -- All is over: whatever comes begins anew.
     redis.call('DEL', l.key)
-    l.fresh, l.epoch, l.popped, l.used, l.newest, l.first = true, now, 0, 0, 0, {}
+    l.fresh, l.popped, l.used, l.newest, l.first = true, 0, 0, 0, {}
+    if l.settles <= now then
+      l.epoch, l.settles = now, 0
+    end
   end
   l.added = {}
   if #l.told > 0 then
@@ -129,6 +135,8 @@ local function open_cells(l)
   for i = 1, #all, 2 do
     if all[i] == 'e' then
       l.epoch = tonumber(all[i + 1])
+    elseif all[i] == 's' then
+      l.settles = tonumber(all[i + 1])
     else
       local cell = tonumber(all[i])
       if gone(l, cell) > now then
@@ -138,9 +146,9 @@ local function open_cells(l)
       end
     end
   end
-  if not l.fresh and not next(l.cells) then
+  if not l.fresh and not next(l.cells) and l.settles <= now then
     redis.call('DEL', l.key)
-    l.fresh, l.epoch = true, now
+    l.fresh, l.epoch, l.settles = true, now, 0
   end
   l.changed = {}
   for _, start in ipairs(l.told) do
@@ -180,6 +188,8 @@ local function open_slots(l)
   for i = 1, #all, 2 do
     if all[i] == 'w' then
       l.awaited = true
+    elseif all[i] == 's' then
+      l.settles = tonumber(all[i + 1])
     else
       local count, till, asked = string.match(all[i + 1], '^(%d+):(%d+):(%d+)$')
       count, till, asked = tonumber(count), tonumber(till), tonumber(asked)
@@ -206,6 +216,7 @@ local function open_slots(l)
     redis.call('HDEL', l.key, 'w')
     redis.call('PUBLISH', ARGV[5], 'freed ' .. l.key)
   end
+  l.lost = l.held > 0 and not l.before
   l.mine = l.held
   l.used = l.used + l.held
   if l.held > 0 then
@@ -235,6 +246,11 @@ for _, l in ipairs(limits) do
   else
     open_due(l)
   end
+  -- What was forgotten gives nothing until all that know of starts have told of them.
+  if l.lost and l.kind ~= 's' and l.kind ~= 'b' then
+    l.settles = now + SETTLE
+    redis.call('PUBLISH', ARGV[5], 'lost ' .. text(l.epoch or 1) .. ' ' .. l.key)
+  end
 end
 
 -- By how much a limit would be over.
@@ -244,7 +260,11 @@ local function over(l, cost, reserve)
 end
 
 local function has_room(l, cost, reserve)
-  if l.closed or (l.lost and l.kind ~= 's' and l.kind ~= 'b') then
+  if l.closed then
+    return false
+  end
+  if l.settles > now then
+    l.closed = l.settles - now
     return false
   end
   if l.kind == 's' then
@@ -335,12 +355,15 @@ local lasts = 0
 for _, l in ipairs(limits) do
   local stays = 0
   if l.kind == 'w' then
-    if l.used > 0 then
+    if l.used > 0 or l.settles > now then
+      local head = text(l.epoch) .. '/' .. text(l.settles)
       if l.fresh then
-        redis.call('RPUSH', l.key, text(l.epoch))
+        redis.call('RPUSH', l.key, head)
       elseif l.popped > 0 then
         redis.call('LPOP', l.key, l.popped + 1)
-        redis.call('LPUSH', l.key, text(l.epoch))
+        redis.call('LPUSH', l.key, head)
+      elseif l.lost then
+        redis.call('LSET', l.key, 0, head)
       end
       for from = 1, #l.added, 500 do
         local dates = {}
@@ -349,17 +372,20 @@ for _, l in ipairs(limits) do
         end
         redis.call('RPUSH', l.key, unpack(dates))
       end
-      stays = l.newest + l.b - now
+      stays = math.max(l.newest + l.b, l.settles) - now
     end
   elseif l.kind == 't' then
-    if l.used > 0 then
+    if l.used > 0 or l.settles > now then
       if l.fresh then
         redis.call('HSET', l.key, 'e', text(l.epoch))
+      end
+      if l.lost then
+        redis.call('HSET', l.key, 's', text(l.settles))
       end
       for cell in pairs(l.changed) do
         redis.call('HSET', l.key, text(cell), text(l.cells[cell]))
       end
-      stays = gone(l, l.newest) - now
+      stays = math.max(l.used > 0 and gone(l, l.newest) or 0, l.settles) - now
     end
   elseif l.kind == 'c' then
     if not l.stale then
@@ -372,13 +398,16 @@ for _, l in ipairs(limits) do
       if l.awaited and l.used > 0 then
         redis.call('HSET', l.key, 'w', '1')
       end
-      if l.used == 0 then
+      if l.lost then
+        redis.call('HSET', l.key, 's', text(l.settles))
+      end
+      if l.used == 0 and l.settles <= now then
         redis.call('DEL', l.key)
       else
-        stays = l.latest - now
+        stays = math.max(l.latest, l.settles) - now
       end
     end
-    l.epoch, l.newest = 0, 0
+    l.epoch, l.newest = 1, 0
   else
     if l.due + CATCH_UP > now then
       stays = l.due + CATCH_UP - now

@@ -106,6 +106,10 @@ pub(super) fn heard(text: &str, process: u64) -> Option<News> {
     if let Some(name) = text.strip_prefix("freed ") {
         return Some(News::Freed { name: name.into() });
     }
+    if let Some(rest) = text.strip_prefix("lost ") {
+        let (epoch, name) = rest.split_once(' ')?;
+        return Some(News::Forgot { name: name.into(), epoch: epoch.parse().ok()? });
+    }
     let (from, rest) = text.split_once(' ')?;
     let (micros, what) = rest.strip_prefix("hold ")?.split_once(' ')?;
     if from.parse() == Ok(process) { None } else { held(what, micros.parse().ok()?) }
@@ -131,6 +135,8 @@ mod tests {
             assert_eq!(heard(&format!("7 hold {micros} {held}"), 7), None);
         }
         assert_eq!(heard("freed {rb}:v1:key:c:\"a b\"", 1), Some(News::Freed { name: "{rb}:v1:key:c:\"a b\"".into() }));
+        let forgot = News::Forgot { name: "{rb}:v1:overall:c".into(), epoch: 7 };
+        assert_eq!(heard("lost 7 {rb}:v1:overall:c", 1), Some(forgot));
         for garbled in ["", "7", "7 hold", "7 hold x y", "x hold 5 overall"] {
             assert_eq!(heard(garbled, 1), None, "{garbled}");
         }
