@@ -433,3 +433,17 @@ async fn real_clock_a_slow_server_is_waited_for() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn real_clock_a_server_that_begins_anew_is_told_what_started() {
+    with_workers(async |server, _| {
+        for _ in 0..2 {
+            sleep(300 * MILLI).await;
+            server.kill();
+            sleep(500 * MILLI).await;
+            server.restart();
+            sleep(SEC).await;
+        }
+    })
+    .await;
+}

@@ -173,7 +173,7 @@ impl Line<'_> {
                 }
                 *dates = all.into();
                 let counts = known.epoch != 0 && known.newest + length(kind) > now;
-                self.lost = is_told_nothing(told) && counts && known.epoch != *epoch;
+                self.lost = counts && known.epoch != *epoch;
             }
             State::Cells { epoch, counts } => {
                 counts.retain(|cell, _| gone(kind, *cell) > now);
@@ -186,7 +186,7 @@ impl Line<'_> {
                     }
                 }
                 let counts = known.epoch != 0 && gone(kind, known.newest) > now;
-                self.lost = is_told_nothing(told) && counts && known.epoch != *epoch;
+                self.lost = counts && known.epoch != *epoch;
             }
             State::Due(due) => {
                 if let Told::Owed(owed) = told {
@@ -281,14 +281,6 @@ impl Line<'_> {
                 held.entry(ask.process).or_insert(none).count += cost;
             }
         }
-    }
-}
-
-fn is_told_nothing(told: &Told) -> bool {
-    match told {
-        Told::Nothing => true,
-        Told::Starts(starts) => starts.is_empty(),
-        Told::Owed(_) => false,
     }
 }
 

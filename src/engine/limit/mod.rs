@@ -16,7 +16,7 @@ use self::full::Full;
 use self::observed::Observed;
 use super::cost::Costs;
 use super::plan::{Kept, LimitKind, LimitRef, LimitSpec};
-use super::time::Instant;
+use super::time::{Instant, Nanos};
 
 pub(crate) use self::calendar::Days;
 pub(crate) use self::observed::Word;
@@ -63,10 +63,11 @@ impl Ask {
 fn ask(spec: &LimitSpec, state: &mut LimitState, days: &Days, now: Instant, cost: u32, reserve: u32) -> Ask {
     let kind = match spec.kept {
         Kept::Here => spec.kind,
-        Kept::InStore { alone } => match days.alone.kind(spec.kind, alone, now) {
+        Kept::InStore { alone } => match days.alone.part(spec.kind, alone, now) {
+            Part::Of(kind) if cost <= capacity(kind) => kind,
             // What is too large for a part waits for the whole.
-            Some(kind) if cost <= capacity(kind) => kind,
-            Some(_) | None => return Ask::Busy,
+            Part::Of(_) | Part::Nothing => return Ask::Busy,
+            Part::NotBefore(at) => return Ask::At(at),
         },
     };
     state.ask(Spec::new(kind, days), now, cost, reserve)
@@ -78,19 +79,33 @@ pub(crate) enum Alone {
     /// It does not.
     #[default]
     No,
-    /// It does.
-    Yes,
+    /// It does since then.
+    Since(Instant),
     /// The store is back since then: until its period is over, others may have used their part of a limit.
     Until(Instant),
 }
 
+/// What there is of a limit for one machine.
+enum Part {
+    Of(LimitKind),
+    Nothing,
+    NotBefore(Instant),
+}
+
 impl Alone {
-    fn kind(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Option<LimitKind> {
+    /// A limit with a longer period than this is not waited for when the store is lost.
+    const PATIENCE: Nanos = Nanos::from_secs(2);
+
+    fn part(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Part {
+        let period = period(whole);
         match self {
-            Self::No => Some(whole),
-            Self::Yes => part,
-            Self::Until(back) if back.saturating_add(period(whole)) > now => part,
-            Self::Until(_) => Some(whole),
+            Self::No => Part::Of(whole),
+            // What others started just before is over then.
+            Self::Since(lost) if period <= Self::PATIENCE && lost.saturating_add(period) > now => {
+                Part::NotBefore(lost.saturating_add(period))
+            }
+            Self::Until(back) if back.saturating_add(period) <= now => Part::Of(whole),
+            Self::Since(_) | Self::Until(_) => part.map_or(Part::Nothing, Part::Of),
         }
     }
 }

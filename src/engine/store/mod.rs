@@ -258,10 +258,10 @@ impl Store {
         }
     }
 
-    const fn alone(&self) -> Alone {
+    fn alone(&self) -> Alone {
         match self.reach {
             Reach::Nowhere | Reach::Asked | Reach::Open | Reach::Closed => Alone::No,
-            Reach::Alone => Alone::Yes,
+            Reach::Alone => Alone::Since(self.alone_since.unwrap_or(Instant::ZERO)),
             Reach::Back(since) => Alone::Until(since),
         }
     }

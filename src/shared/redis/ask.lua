@@ -123,9 +123,8 @@ local function open_list(l, asked)
     redis.call('DEL', l.key)
     l.fresh, l.popped, l.used, l.added, l.newest = true, 0, #all, all, all[#all] or 0
     l.first = all
-  elseif l.epoch_known ~= 0 and l.newest_known + l.b > now and l.epoch_known ~= l.epoch then
-    l.lost = true
   end
+  l.lost = l.epoch_known ~= 0 and l.newest_known + l.b > now and l.epoch_known ~= l.epoch
 end
 
 local function open_cells(l)
@@ -163,9 +162,7 @@ local function open_cells(l)
     l.used = l.used + count
     l.newest = math.max(l.newest, cell)
   end
-  if #l.told == 0 and l.epoch_known ~= 0 and gone(l, l.newest_known) > now and l.epoch_known ~= l.epoch then
-    l.lost = true
-  end
+  l.lost = l.epoch_known ~= 0 and gone(l, l.newest_known) > now and l.epoch_known ~= l.epoch
 end
 
 local function open_due(l)
