@@ -86,15 +86,16 @@ impl<W> Scheduler<W> {
                 Some(pool) => answer.and(pool.room(plan.pooled(), days, now, costs)),
             }
         };
-        let mut answer = ask(costs);
+        let answer = ask(costs);
+        let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
             let sites = plan_of_rule.shared.iter().filter(|bound| takes(bound.limit)).map(|bound| bound.limit);
             let until = sites.map(|limit| store.closed_until(Site::Shared(limit))).max().unwrap_or(Instant::ZERO);
+            // Whoever comes waits for it, whatever it costs.
             if until > now {
-                answer = answer.and(Ask::At(until));
+                return Gate::Closed(Some(until));
             }
         }
-        let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
