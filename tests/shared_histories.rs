@@ -139,8 +139,7 @@ async fn run(seed: u64, on_outage: Option<&str>, with_cap: bool) -> usize {
     // Nothing is kept once it says nothing any more.
     sleep(Duration::from_secs(8)).await;
     assert!(store.names().is_empty(), "seed {seed}: {:?}", store.names());
-    let starts = seen.lock().unwrap().starts.len();
-    starts
+    seen.lock().unwrap().starts.len()
 }
 
 /// An attempt that runs.

@@ -114,6 +114,7 @@ impl Link {
     }
 }
 
+#[expect(clippy::use_self, reason = "a clone of an Arc is written as one")]
 impl Afar for Arc<Link> {
     fn bell(&self) -> Arc<Notify> {
         Arc::clone(&self.bell)

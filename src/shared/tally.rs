@@ -239,7 +239,9 @@ impl Line<'_> {
         let wait = match &mut self.kept.state {
             State::List { dates, .. } => {
                 let over = over(kind, dates.len() as u64, cost, reserve);
-                over.map(|over| dates.get(over as usize - 1).map_or(length(kind), |date| date + length(kind) - now))
+                over.map(|over| {
+                    dates.get(over as usize - 1).map_or_else(|| length(kind), |date| date + length(kind) - now)
+                })
             }
             State::Cells { counts, .. } => over(kind, counts.values().sum(), cost, reserve).map(|over| {
                 let mut sum = 0;
@@ -247,7 +249,7 @@ impl Line<'_> {
                     sum += **count;
                     sum >= over
                 });
-                cell.map_or(length(kind), |(cell, _)| gone(kind, *cell) - now)
+                cell.map_or_else(|| length(kind), |(cell, _)| gone(kind, *cell) - now)
             }),
             State::Due(due) => {
                 let free = free(kind, *due, now, cost);

@@ -48,8 +48,10 @@ impl<W> Scheduler<W> {
 
     /// An attempt began without the store: its slots are in use all the same, and its start is to be told.
     pub(in crate::engine) fn note_alone(&mut self, index: u32) {
-        let rule = usize::from(self.queues[self.requests[index].queue].rule);
-        let Some(store) = self.store.as_ref().filter(|store| store.rules[rule]) else { return };
+        let Some(store) = &self.store else { return };
+        if !store.rules[usize::from(self.queues[self.requests[index].queue].rule)] {
+            return;
+        }
         let since = store.alone_since;
         let draws = self.draws(index, true);
         let Some(store) = &mut self.store else { return };
