@@ -1,4 +1,5 @@
-//! Grants of a pool that are taken up late: what happened to the endpoint meanwhile counts.
+//! Grants of a pool: those that are taken up late, for which counts what happened to the endpoint meanwhile, and whose
+//! turn it is behind one endpoint.
 
 use request_balancer::Rules;
 use request_balancer::engine::{
@@ -169,5 +170,39 @@ fn a_crowd_behind_one_busy_endpoint_goes_in_order_whatever_else_is_free() {
         }
         assert!(matches!(world.machine.claim(now, *id), Claim::Started { .. }));
         world.machine.finish(now.saturating_add(Nanos::new(1)), *id);
+    }
+}
+
+/// A crowd of the lane above, all bound to the same endpoint, was looked at before the one below ever was: that one's lane was
+/// not counted as passed by, and it never started.
+#[test]
+fn behind_one_endpoint_a_lane_below_has_its_turn_too() {
+    let rules = "[rules]\nhigh = {}\nlow = { priority = 2 }\n[pool]\nendpoints = ['a', 'b']\nconcurrency = 1";
+    let rules: Rules = rules.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let entry = Entry { endpoints: &[B], ..Entry::default() };
+    let enter = |machine: &mut Scheduler<()>, rule: u16, tag: u64, now: Instant| {
+        let key = machine.add_key(now, tag);
+        machine.enqueue(now, key, RuleId(rule), entry).expect("room in line")
+    };
+    let mut crowd: Vec<RequestId> = (0..60).map(|tag| enter(&mut machine, 0, tag, at(0))).collect();
+    let low = enter(&mut machine, 1, 60, at(0));
+    let mut served = 0;
+    for round in 1.. {
+        let now = at(round);
+        machine.dispatch(now);
+        while machine.next_wake().is_some_and(|wake| wake <= now) {
+            machine.dispatch(now);
+        }
+        if machine.is_granted(low) {
+            break;
+        }
+        let place = crowd.iter().position(|id| machine.is_granted(*id)).expect("somebody is served");
+        let id = crowd.remove(place);
+        assert!(matches!(machine.claim(now, id), Claim::Started { .. }));
+        machine.finish(now, id);
+        served += 1;
+        assert!(served <= 20, "{served} of the lane above went past it");
+        crowd.push(enter(&mut machine, 0, 60 + round, now));
     }
 }

@@ -111,3 +111,102 @@ fn what_fits_nowhere_any_more_is_told_so() {
         );
     }
 }
+
+/// When the costly one of two starts that comes while others, which cost 1, take all the room that there is. Ten of them come
+/// each 100 ms for two endpoints that take ten a second each; the costly one comes after a second and takes all ten of one.
+fn costly_start(priority: u32, bound: &[EndpointId]) -> u64 {
+    let text = format!(
+        "[rules]\nsmall = {{}}\nlarge = {{ priority = {priority} }}\n[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'"
+    );
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let mut waiting: Vec<RequestId> = Vec::new();
+    let mut costly = None;
+    let mut tag = 0;
+    for now in (0..20_000).step_by(10) {
+        if now % 100 == 0 {
+            for _ in 0..10 {
+                tag += 1;
+                let key = machine.add_key(at(now), tag);
+                waiting.push(machine.enqueue(at(now), key, RuleId(0), Entry::default()).expect("room in line"));
+            }
+        }
+        if now == 1_000 {
+            let key = machine.add_key(at(now), 1_000_000);
+            let entry = Entry { cost: 10, endpoints: bound, ..Entry::default() };
+            costly = Some(machine.enqueue(at(now), key, RuleId(1), entry).expect("room in line"));
+        }
+        machine.dispatch(at(now));
+        while machine.next_wake().is_some_and(|wake| wake <= at(now)) {
+            machine.dispatch(at(now));
+        }
+        if costly.is_some_and(|costly| machine.is_granted(costly)) {
+            return now;
+        }
+        waiting.retain(|id| {
+            let is_granted = machine.is_granted(*id);
+            if is_granted {
+                assert!(matches!(machine.claim(at(now), *id), Claim::Started { .. }));
+                machine.finish(at(now), *id);
+            }
+            !is_granted
+        });
+    }
+    panic!("it never starts");
+}
+
+/// Whoever cost little took the room of every endpoint bit by bit, and whoever cost much never had its turn.
+#[test]
+fn what_costs_much_has_its_turn_among_many_that_cost_little() {
+    for bound in [&[][..], &[SMALL], &[LARGE]] {
+        let start = costly_start(1, bound);
+        assert!((1_000..=12_000).contains(&start), "{start} for {bound:?}");
+        let start = costly_start(2, bound);
+        assert!((1_000..=16_000).contains(&start), "{start} for {bound:?} in the lane below");
+    }
+}
+
+/// Nothing is kept for long for who has to wait longer for its own limits there.
+#[test]
+fn nothing_is_kept_for_who_waits_for_its_own_limits() {
+    let text = "[pool]\nendpoints = ['a']\noverall = '10/1s'\nper_key = '10/1h'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let enter = |machine: &mut Scheduler<()>, tag: u64, cost: u32| {
+        let key = machine.add_key(at(0), tag);
+        machine.enter(at(0), key, RuleId(0), Entry { cost, ..Entry::default() }).expect("room in line")
+    };
+    let Enter::Started(first) = enter(&mut machine, 0, 4) else { panic!("nothing is in its way") };
+    let key = machine.key_of(first).expect("it runs");
+    let again = machine.enter(at(0), key, RuleId(0), Entry { cost: 8, ..Entry::default() }).expect("room in line");
+    assert!(matches!(again, Enter::Waiting(_)));
+    machine.dispatch(at(0));
+    // Six are left, for an hour.
+    for tag in 1..7 {
+        assert!(matches!(enter(&mut machine, tag, 1), Enter::Started(_)), "{tag}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_for_who_has_left() {
+    let text = "[pool]\nendpoints = ['a', 'b']\noverall = '10/1s'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let enter = |machine: &mut Scheduler<()>, tag: u64, cost: u32, endpoint: EndpointId| {
+        let key = machine.add_key(at(0), tag);
+        let entered = machine.enter(at(0), key, RuleId(0), Entry { cost, endpoints: &[endpoint], ..Entry::default() });
+        (key, entered.expect("room in line"))
+    };
+    enter(&mut machine, 0, 4, SMALL);
+    enter(&mut machine, 1, 10, LARGE);
+    let (key, Enter::Waiting(costly)) = enter(&mut machine, 2, 8, SMALL) else { panic!("there is no room") };
+    // Behind it somebody waits for the other one, which is full.
+    let behind = Entry { endpoints: &[LARGE], ..Entry::default() };
+    assert!(matches!(machine.enter(at(0), key, RuleId(0), behind), Ok(Enter::Waiting(_))));
+    assert!(matches!(enter(&mut machine, 3, 1, SMALL), (_, Enter::Waiting(_))), "it is kept");
+    machine.withdraw(at(0), costly);
+    machine.dispatch(at(0));
+    for tag in 4..9 {
+        assert!(matches!(enter(&mut machine, tag, 1, SMALL), (_, Enter::Started(_))), "{tag}");
+    }
+}

@@ -9,7 +9,7 @@ use field::{Diary, assert_quiet, balancer, ms, settle};
 use futures::future::join_all;
 use request_balancer::{
     Attempt, Balancer, BreakerRules, BreakerSnapshot, Choose, EndpointRules, Error, Event, Failover, Failure,
-    NextStart, PoolRules, Quota, Refused, Rules, Target,
+    NextStart, PoolRules, Quota, Refused, Rules,
 };
 
 fn name(attempt: &Attempt) -> String {
@@ -203,75 +203,6 @@ async fn requests_may_be_bound_to_endpoints() {
     let unknown = balancer.request("default", 1).on("e22").acquire().await.unwrap_err();
     assert_eq!(unknown, Refused::UnknownEndpoint { name: "e22".into(), nearest: Some("e2".into()) });
     assert_quiet(&balancer);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_stays_where_it_is_while_that_is_healthy() {
-    let balancer = pool(3, "sticky = true\nper_key = '1/1s'");
-    let run = |key: u32| {
-        let run = balancer.run("default", key, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt)));
-        async move { run.await.unwrap() }
-    };
-    let mut homes = std::collections::BTreeMap::<String, usize>::new();
-    for key in 0..90 {
-        let home = run(key).await;
-        for _ in 0..3 {
-            assert_eq!(run(key).await, home);
-        }
-        *homes.entry(home).or_default() += 1;
-    }
-    assert!(homes.len() == 3 && homes.values().all(|keys| (15..=45).contains(keys)), "{homes:?}");
-    // Nothing is known of the key any more, and it goes home all the same.
-    tokio::time::sleep(ms(10_000)).await;
-    let home = run(1).await;
-    balancer.hold(Target::endpoint(home.as_str()), ms(5_000)).unwrap();
-    let away = run(1).await;
-    assert_ne!(away, home);
-    assert_eq!(run(1).await, away);
-    tokio::time::sleep(ms(5_000)).await;
-    assert_eq!(run(1).await, home);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_stays_is_tried_once_more_where_it_is() {
-    let balancer = balancer(
-        "[pool]\nendpoints = ['e0', 'e1', 'e2']\nsticky = true\nfailover = 'same-first'\nbreaker = false\n\
-         [retry]\nattempts = 4\njitter = 0",
-    );
-    for key in 0..20 {
-        let diary = Diary::new();
-        let answer: Result<(), _> = balancer
-            .run("default", key, async |attempt: Attempt| {
-                diary.note(name(&attempt));
-                Err(Failure::transient(503))
-            })
-            .await;
-        assert!(answer.is_err());
-        let at: Vec<String> = diary.read().into_iter().map(|(name, _)| name).collect();
-        assert!(at[0] == at[1] && at[1] != at[2] && at[2] == at[3], "key {key}: {at:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_stayed_goes_at_once_where_the_key_belongs_now() {
-    // What waits for its endpoint goes elsewhere when that is held, and back when it is there again.
-    let balancer = pool(2, "sticky = true\noverall = '1/1m'");
-    let home = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await.unwrap();
-    let begin = tokio::time::Instant::now();
-    let waits = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt)));
-    let hold = async {
-        tokio::time::sleep(ms(100)).await;
-        balancer.hold(Target::endpoint(home.as_str()), ms(90_000)).unwrap();
-    };
-    let (other, ()) = tokio::join!(waits, hold);
-    assert_ne!(other.as_ref(), Ok(&home));
-    assert_eq!(begin.elapsed(), ms(100));
-    // Now the other one is full until 60.1 s, and the first is back at 90.1 s.
-    tokio::time::sleep(ms(60_000)).await;
-    let third = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await;
-    assert_eq!((third, begin.elapsed()), (other, ms(60_100)));
-    let fourth = balancer.run("default", 1, async |attempt: Attempt| Ok::<_, Failure<()>>(name(&attempt))).await;
-    assert_eq!((fourth, begin.elapsed()), (Ok(home), ms(90_100)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -490,7 +421,7 @@ async fn a_typed_pool_hands_over_the_value_of_the_endpoint() {
         pool.request("default", 4).on("d").submit(async |attempt| Ok::<_, Failure<()>>(*attempt.endpoint().value()));
     assert_eq!(on_d.unwrap().await, Ok(40));
     pool.remove("d").unwrap();
-    assert_eq!(pool.value("d").as_deref(), Some(&40));
+    assert_eq!(pool.value("d"), None);
     // A file that lists others, too, leaves those that have values.
     pool.balancer().replace_rules("[pool]\nendpoints = ['b', 'new']".parse().unwrap());
     let names: Vec<String> = pool.balancer().snapshot().endpoints.into_iter().map(|endpoint| endpoint.name).collect();
@@ -569,28 +500,6 @@ async fn a_cap_for_each_key_that_comes_later_counts_what_runs() {
     assert_quiet(&balancer);
 }
 
-/// Others would go on elsewhere for ever, and nobody would find out that it works again.
-#[tokio::test(start_paused = true)]
-async fn those_who_belong_to_an_endpoint_are_who_tries_it_again() {
-    let balancer = pool(2, "sticky = true\nbreaker = { failures = 1, reset = '10s', jitter = 0, probes = 1 }");
-    let at = |fails: bool| {
-        let run = balancer.request("default", 1).no_retry().run(move |attempt: Attempt| async move {
-            if fails { Err(Failure::transient(name(&attempt))) } else { Ok(name(&attempt)) }
-        });
-        async move {
-            match run.await {
-                Ok(name) | Err(Error::Failed(name) | Error::GaveUp { last: Some(name), .. }) => name,
-                Err(error) => panic!("{error:?}"),
-            }
-        }
-    };
-    let home = at(true).await;
-    assert_ne!(at(false).await, home);
-    tokio::time::sleep(ms(10_000)).await;
-    assert_eq!([at(false).await, at(false).await], [home.clone(), home]);
-    assert!(balancer.snapshot().endpoints.iter().all(|endpoint| endpoint.breaker == BreakerSnapshot::Closed));
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_is_said_of_a_start_goes_by_the_endpoints_that_it_may_use() {
     let balancer = pool(2, "overall = '1/1m'\nbreaker = { failures = 1, reset = '30s', jitter = 0 }");
@@ -598,11 +507,38 @@ async fn what_is_said_of_a_start_goes_by_the_endpoints_that_it_may_use() {
     let away = NextStart::After(ms(30_000));
     let refused = balancer.request("default", 1).on("e0").acquire().await.map(drop);
     assert_eq!(refused, Err(Refused::NoEndpoint { next_start: away }));
-    // The other one is full. A grant there that is given back would make room before its window does.
+    // The other one is full.
     drop(balancer.request("default", 1).on("e1").acquire().await.unwrap());
     let refused = balancer.request("default", 1).on("e1").try_acquire().map(drop);
-    assert_eq!(refused, Err(Refused::NotNow { next_start: NextStart::WhenOneEnds }));
+    let full = NextStart::After(ms(60_000));
+    assert_eq!(refused, Err(Refused::NotNow { next_start: full }));
+    // Whoever waits for no longer than that is told so at once.
+    let eager = || balancer.request("default", 1).on("e1").eager();
+    let refused = eager().max_wait(ms(59_999)).acquire().await.map(drop);
+    assert_eq!(refused, Err(Refused::MaxWait { waited: ms(0), next_start: full }));
+    // What may use either waits for the one that rests.
+    assert_eq!(balancer.next_start("default", 1), Ok(away));
+    let begin = tokio::time::Instant::now();
+    drop(balancer.request("default", 1).max_wait(ms(30_000)).eager().acquire().await.unwrap());
+    assert_eq!(begin.elapsed(), ms(30_000));
     let none: [&str; 0] = [];
     let refused = balancer.request("default", 1).among(none).acquire().await.map(drop);
     assert_eq!(refused, Err(Refused::NoEndpoint { next_start: NextStart::Never }));
+}
+
+/// Each of two endpoints takes one each second, and those ahead use them evenly at best.
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_a_start_counts_those_ahead() {
+    let balancer = pool(2, "overall = '1/1s'");
+    let line: Vec<_> =
+        (0..7).map(|_| balancer.request("default", 1).submit(async |_| Ok::<_, Failure<()>>(()))).collect();
+    settle().await;
+    // Two have started, and five wait: two after one second, two after two, and one with this one after three.
+    assert_eq!(balancer.next_start("default", 1), Ok(NextStart::After(ms(3_000))));
+    let begin = tokio::time::Instant::now();
+    drop(balancer.request("default", 1).acquire().await.unwrap());
+    assert_eq!(begin.elapsed(), ms(3_000));
+    for ticket in line {
+        assert_eq!(ticket.unwrap().await, Ok(()));
+    }
 }

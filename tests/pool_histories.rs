@@ -1,6 +1,7 @@
 //! Random histories of pools on the engine's own time, against a slow model that knows nothing but lists: who may be
 //! used, that whoever could start has started, that load adds up, who is refused. Requests come, come late, leave and are
-//! killed in the middle of anything; attempts end in all ways; endpoints come, go, rest and are held.
+//! killed in the middle of anything; attempts end in all ways; endpoints come, go, rest, are held, get other numbers and are
+//! renewed.
 
 mod pools;
 
@@ -25,7 +26,7 @@ fn random_histories_keep_to_the_slow_model() {
         let Ok(more) = result else { panic!("history {seed} breaks a promise") };
         tally = tally.and(more);
     }
-    let Tally { starts, refusals, too_late, probes, lost_leases, killed_grants } = tally;
-    let seen = [starts, refusals, too_late, probes, lost_leases, killed_grants];
+    let Tally { starts, refusals, too_late, probes, lost_leases, killed_grants, handed_on, foretold } = tally;
+    let seen = [starts, refusals, too_late, probes, lost_leases, killed_grants, handed_on, foretold];
     assert!(runs < 50 || seen.iter().all(|seen| *seen > 0), "{tally:?} shows nothing");
 }

@@ -1,6 +1,6 @@
 //! `[pool]` of a rules file: what it means, what is wrong with it, and that it is written as it is read.
 
-use request_balancer::engine::{LimitKind, Origin, Plan};
+use request_balancer::engine::{Enter, Entry, Instant, LimitKind, Origin, Plan, RuleId, Scheduler};
 use request_balancer::{BreakerRules, Choose, EndpointRules, Failover, FindingCode, Nanos, PoolRules, Quota, Rules};
 
 const FULL: &str = "
@@ -231,4 +231,20 @@ fn lower_lanes_are_paced_by_the_sum_of_the_endpoints() {
         "[rules]\na = {}\nb = { priority = 2 }\n[pool.endpoints]\nx = { overall = '1/1s' }\ny = { overall = '3/1s' }";
     // One and three a second, each rounded so that it is not too fast.
     assert_eq!(paces(own)[..], [vec![], vec![Nanos::new(250_000_063)]]);
+}
+
+/// Only those that were added were counted, and the last place of all was one too many to count to.
+#[test]
+fn more_endpoints_than_there_can_be_are_found_however_they_come() {
+    let names = (0..65_535).map(|number| (format!("e{number}"), EndpointRules::new()));
+    let full = read("[pool]\nconcurrency = 1").with_endpoints(names).unwrap();
+    let findings = full.with_endpoint("more", EndpointRules::new()).unwrap_err();
+    assert!(findings.to_string().contains("65536 endpoints"), "{findings}");
+    // One that is there may have other numbers, and all can be used.
+    let full = full.with_endpoint("e7", EndpointRules::new().concurrency(2)).unwrap();
+    let mut machine = Scheduler::<()>::new(full.plan());
+    let key = machine.add_key(Instant::ZERO, 0);
+    let started = machine.enter(Instant::ZERO, key, RuleId(0), Entry::default());
+    assert!(matches!(started, Ok(Enter::Started(_))), "{started:?}");
+    assert_eq!(machine.endpoints(Instant::ZERO).len(), 65_535);
 }

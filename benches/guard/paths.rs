@@ -5,6 +5,10 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
+use governor::clock::MonotonicClock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::DefaultKeyedStateStore;
+use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use request_balancer::engine::{Claim, Entry, Instant, RequestId, RuleId, Scheduler};
 use request_balancer::headers::{self, Dialect};
@@ -55,15 +59,20 @@ fn observed(requests: usize) {
     });
 }
 
+type Steady = NoOpMiddleware<std::time::Instant>;
+type Keyed = RateLimiter<u64, DefaultKeyedStateStore<u64>, MonotonicClock, Steady>;
+type Direct = RateLimiter<NotKeyed, InMemoryState, MonotonicClock, Steady>;
+
 /// The same three limits as those of `run`.
 fn governor_checks(requests: usize) {
     let quota = |count: u32, nanos: u64| {
         let count = NonZeroU32::new(count).expect("not zero");
         Quota::with_period(Duration::from_nanos(nanos) / count.get()).expect("not zero").allow_burst(count)
     };
-    let per_key = RateLimiter::keyed(quota(1, 1));
-    let rule = RateLimiter::keyed(quota(20, 500));
-    let overall = RateLimiter::direct(quota(30, 500));
+    // The clock that `run` reads, too: that of the default is calibrated first, for another number of instructions each time.
+    let keyed = |quota| Keyed::new(quota, DefaultKeyedStateStore::default(), MonotonicClock);
+    let (per_key, rule) = (keyed(quota(1, 1)), keyed(quota(20, 500)));
+    let overall = Direct::direct_with_clock(quota(30, 500), MonotonicClock);
     for number in 0..requests as u64 {
         per_key.check_key(&7_u64).expect("nothing in its way");
         rule.check_key(&7_u64).expect("nothing in its way");
@@ -119,7 +128,8 @@ fn in_line(requests: usize) {
 fn withdrawn(requests: usize) {
     let (mut scheduler, ids) = crowd(requests);
     scheduler.dispatch(Instant::ZERO);
-    for id in ids {
+    // Most of those who leave were granted nothing yet, and those who came last least of all.
+    for id in ids.into_iter().rev() {
         scheduler.withdraw(Instant::ZERO, id);
     }
 }

@@ -18,12 +18,13 @@ use report::Line;
 /// A name that may be given as an argument, and what is measured then.
 type Section = (&'static str, fn() -> Vec<Line>);
 
-const SECTIONS: [Section; 8] = [
+const SECTIONS: [Section; 9] = [
     ("one-key", || unhindered::measure(&[1])),
     ("some-keys", || unhindered::measure(&[1_000])),
     ("many-keys", || unhindered::measure(&[100_000])),
     ("peers", peers::measure),
     ("in-line", in_line::measure),
+    ("withdrawn", in_line::withdrawn),
     ("crowd", crowd::measure),
     ("observed", observed::measure),
     ("reading", reading::measure),

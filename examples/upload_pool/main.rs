@@ -23,7 +23,8 @@ const TOKENS: usize = 6;
 
 const RULES: &str = "
     [rules.upload]
-    retry = { waits = 1000, total_wait = false, ceiling = false, jitter = 0 }
+    # The server knows how long it refuses a token, and says so.
+    retry = { waits = 1000, total_wait = false, ceiling = false, jitter = 0, min_wait = '0s', order = 'server' }
 
     [pool]
     concurrency = 1             # one upload at a time for each token

@@ -26,7 +26,7 @@ impl<W> Scheduler<W> {
         let waits_alone = match scope {
             Target::Request => true,
             Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) | Target::Endpoint(_) => {
-                if self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
+                if self.is_about(id, scope) && self.set_hold(now, scope, until, HoldCause::Retry) && until > now {
                     self.revoke_of(now, scope);
                 }
                 // The others are held for no longer than that; it was told itself how long. It may go elsewhere.
@@ -78,6 +78,17 @@ impl<W> Scheduler<W> {
         }
         self.after_event(now);
         true
+    }
+
+    /// Whether what comes of a request's attempt can be about a target: not if that is an endpoint behind whose name there
+    /// is another one by now.
+    fn is_about(&self, id: RequestId, target: Target) -> bool {
+        match target {
+            Target::Endpoint(endpoint) => {
+                self.endpoint_of(id) != Some(endpoint) || self.lasting_endpoint_of(id) == Some(endpoint)
+            }
+            Target::Request | Target::Overall | Target::Rule(_) | Target::Key(_) | Target::Queue(..) => true,
+        }
     }
 
     /// Ends the attempt and puts the request in line again, outside its queue.

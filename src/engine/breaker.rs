@@ -3,6 +3,8 @@
 //! Closed, it admits everybody and counts failures. Open, it admits nobody until an instant. Then it is half-open: it
 //! admits a few probes, whose successes close it and of whose failures one opens it again. Every attempt carries the
 //! ticket it began with; what attempts bring that began before the breaker changed says nothing about what it is now.
+//! A probe that does not report makes place for another one after a while, and is heard all the same if it does: where
+//! attempts take longer than the breaker rests, nobody else could ever close it.
 
 mod lately;
 
@@ -75,13 +77,18 @@ pub enum Admission {
     Probe,
     /// Not before this instant.
     Closed(Instant),
-    /// All probes are under way; at this instant they are given up for lost.
+    /// All probes are under way; at this instant others may take their places.
     Probed(Instant),
 }
 
 /// What an attempt shows when it reports how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Ticket(u32);
+pub struct Ticket {
+    /// How often the breaker had changed.
+    change: u32,
+    /// Which probes took the places, since it changed.
+    round: u32,
+}
 
 /// How an attempt ended, as far as its endpoint is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +126,8 @@ pub enum Report {
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
     now: Now,
-    /// The ticket of attempts that begin.
-    ticket: u32,
+    /// What attempts that begin are to show.
+    ticket: Ticket,
     log: Slots,
 }
 
@@ -134,7 +141,7 @@ enum Now {
         until: Instant,
         rest: Rest,
     },
-    /// `out` probes are under way, the last one since an instant; `passed` succeeded.
+    /// `out` probes of this round are under way, the last one since an instant; `passed` succeeded, of all rounds.
     HalfOpen {
         out: u32,
         passed: u32,
@@ -152,6 +159,16 @@ struct Rest {
 }
 
 impl Rest {
+    /// For how long others wait for a probe to report. One that is told to rest for no time is not to be overrun.
+    fn patience(self, plan: &BreakerPlan) -> Nanos {
+        self.length.max(plan.reset)
+    }
+
+    /// The one after a probe that failed.
+    fn again(self, plan: &BreakerPlan) -> Self {
+        if self.length.is_zero() { Self { length: plan.reset, ..self } } else { self }
+    }
+
     fn probes(self, plan: &BreakerPlan) -> u32 {
         if self.alone { 1 } else { plan.probes.max(1) }
     }
@@ -176,7 +193,7 @@ impl Breaker {
             Now::Open { until, .. } if until > now => Admission::Closed(until),
             Now::Open { .. } => Admission::Probe,
             Now::HalfOpen { out, passed, since, rest } => {
-                let lost = since.saturating_add(rest.length);
+                let lost = since.saturating_add(rest.patience(plan));
                 if out.saturating_add(passed) < rest.probes(plan) || lost <= now {
                     Admission::Probe
                 } else {
@@ -194,31 +211,34 @@ impl Breaker {
                 self.change(Now::HalfOpen { out: 1, passed: 0, since: now, rest });
             }
             Now::HalfOpen { out, passed, rest, .. } if out.saturating_add(passed) >= rest.probes(plan) => {
-                // The others never reported. Nor is it of interest any more what they have to say.
-                self.change(Now::HalfOpen { out: 1, passed, since: now, rest });
+                // The others have not reported. Their places are free, and they are heard if they do.
+                self.ticket.round = self.ticket.round.wrapping_add(1);
+                self.now = Now::HalfOpen { out: 1, passed, since: now, rest };
             }
             Now::HalfOpen { out, passed, rest, .. } => {
                 self.now = Now::HalfOpen { out: out + 1, passed, since: now, rest };
             }
         }
-        Ticket(self.ticket)
+        self.ticket
     }
 
-    /// Whether an attempt that was to begin with this ticket still may: nothing has changed, or the breaker is closed.
+    /// Whether an attempt that was to begin with this ticket still may: nothing has changed and nobody has its place, or
+    /// the breaker is closed.
     #[must_use]
     pub fn lets_begin(&self, ticket: Ticket) -> bool {
         match self.now {
             Now::Closed | Now::Failing(_) => true,
-            Now::Open { .. } | Now::HalfOpen { .. } => ticket.0 == self.ticket,
+            Now::Open { .. } | Now::HalfOpen { .. } => ticket == self.ticket,
         }
     }
 
     /// An attempt ended, or was never made after all. `seed` is what jitter is drawn from. Returns whether the breaker
     /// opened.
     pub fn end(&mut self, plan: &BreakerPlan, now: Instant, ticket: Ticket, report: Report, seed: u64) -> bool {
-        if ticket.0 != self.ticket {
+        if ticket.change != self.ticket.change {
             return false;
         }
+        let place = u32::from(ticket.round == self.ticket.round);
         match (self.now, report) {
             (Now::Closed | Now::Failing(_) | Now::Open { .. }, Report::Neutral) | (Now::Open { .. }, _) => false,
             (Now::Closed | Now::Failing(_), Report::Success) => {
@@ -231,25 +251,26 @@ impl Breaker {
             (Now::Closed, Report::Failure) => self.note_failure(plan, now, 1, seed),
             (Now::Failing(row), Report::Failure) => self.note_failure(plan, now, row.saturating_add(1), seed),
             (Now::HalfOpen { out, passed, since, rest }, Report::Neutral) => {
-                self.now = Now::HalfOpen { out: out.saturating_sub(1), passed, since, rest };
+                self.now = Now::HalfOpen { out: out.saturating_sub(place), passed, since, rest };
                 false
             }
             (Now::HalfOpen { out, passed, since, rest }, Report::Success) => {
                 if passed + 1 >= rest.probes(plan) {
                     self.close();
                 } else {
-                    self.now = Now::HalfOpen { out: out.saturating_sub(1), passed: passed + 1, since, rest };
+                    self.now = Now::HalfOpen { out: out.saturating_sub(place), passed: passed + 1, since, rest };
                 }
                 false
             }
             (Now::HalfOpen { rest, .. }, Report::Failure) => {
-                self.open_for(plan, now, rest, seed);
+                self.open_for(plan, now, rest.again(plan), seed);
                 true
             }
         }
     }
 
-    /// Opens it for `length`, and again for as long whenever a probe fails, until one succeeds.
+    /// Opens it for `length`, and again for as long whenever a probe fails, until one succeeds. For no time: it is probed at
+    /// once, and rests for as long as the plan says if that fails.
     pub fn open(&mut self, now: Instant, length: Nanos) {
         self.open_until(now.saturating_add(length), Rest { length, alone: false });
     }
@@ -292,7 +313,7 @@ impl Breaker {
 
     fn change(&mut self, now: Now) {
         self.now = now;
-        self.ticket = self.ticket.wrapping_add(1);
+        self.ticket = Ticket { change: self.ticket.change.wrapping_add(1), round: 0 };
     }
 }
 
@@ -358,16 +379,58 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_never_reports_is_given_up_and_not_heard_later() {
+    fn a_probe_that_does_not_report_makes_place_for_another() {
         let mut breaker = opened(&plan());
         let lost = breaker.begin(&plan(), at(30_000));
         assert_eq!(breaker.admits(&plan(), at(59_999)), Admission::Probed(at(60_000)));
         assert_eq!(breaker.admits(&plan(), at(60_000)), Admission::Probe);
         let probe = breaker.begin(&plan(), at(60_000));
-        assert!(!breaker.end(&plan(), at(60_001), lost, Report::Failure, 0));
+        assert!(breaker.lets_begin(probe) && !breaker.lets_begin(lost));
+        // It has no place any more that it could give back.
+        assert!(!breaker.end(&plan(), at(60_001), lost, Report::Neutral, 0));
         assert_eq!(breaker.admits(&plan(), at(60_001)), Admission::Probed(at(90_000)));
         breaker.end(&plan(), at(60_002), probe, Report::Success, 0);
         assert_eq!(breaker.state(at(60_002)), BreakerState::Closed);
+    }
+
+    /// Attempts took 70 s and the rest 30 s: each probe was replaced by the next one before it could tell that it worked,
+    /// and an endpoint that was well again had one start every 30 s, for ever.
+    #[test]
+    fn probes_that_take_longer_than_the_rest_are_heard() {
+        for probes in [1, 2] {
+            let plan = BreakerPlan { probes, ..plan() };
+            let mut breaker = opened(&plan);
+            let mut running = std::collections::VecDeque::new();
+            for now in (30_000..).step_by(10_000).map(at).take(9) {
+                while running.front().is_some_and(|(began, _)| now.since(*began) >= Nanos::from_secs(70)) {
+                    let (_, ticket) = running.pop_front().expect("it was there");
+                    breaker.end(&plan, now, ticket, Report::Success, 0);
+                }
+                if matches!(breaker.admits(&plan, now), Admission::Probe) {
+                    running.push_back((now, breaker.begin(&plan, now)));
+                }
+            }
+            // The first is back at 100 s, a second one that began with it or after it by then or at 110 s.
+            assert_eq!(breaker.state(at(110_000)), BreakerState::Closed, "{probes} probes");
+        }
+        // A late failure is one, too.
+        let mut breaker = opened(&plan());
+        let first = breaker.begin(&plan(), at(30_000));
+        let second = breaker.begin(&plan(), at(60_000));
+        assert!(breaker.end(&plan(), at(70_000), first, Report::Failure, 0));
+        assert_eq!(breaker.state(at(70_000)), BreakerState::Open { until: at(100_000) });
+        assert!(!breaker.end(&plan(), at(80_000), second, Report::Failure, 0));
+    }
+
+    #[test]
+    fn one_that_rests_for_no_time_is_probed_and_not_overrun() {
+        let mut breaker = Breaker::default();
+        breaker.open(at(5), Nanos::ZERO);
+        assert_eq!(breaker.state(at(5)), BreakerState::HalfOpen);
+        let probe = breaker.begin(&plan(), at(5));
+        assert_eq!(breaker.admits(&plan(), at(5)), Admission::Probed(at(30_005)));
+        assert!(breaker.end(&plan(), at(10), probe, Report::Failure, 0));
+        assert_eq!(breaker.state(at(10)), BreakerState::Open { until: at(30_010) });
     }
 
     #[test]

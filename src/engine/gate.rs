@@ -4,6 +4,7 @@ use super::answer::KeyId;
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
 use super::plan::{PaceRef, RuleId};
+use super::pool::EndpointId;
 use super::queue::Queue;
 use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
@@ -32,8 +33,9 @@ pub(super) enum Refusal {
     Owed,
     /// Its siblings used up the key's room, and did so often enough.
     Passed(Ask),
-    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint.
-    Pool { at: Option<Instant>, on_event: bool },
+    /// No endpoint has room for it: not before the instant, if there is one, or an event at an endpoint, and first on the
+    /// nearest.
+    Pool { at: Option<Instant>, on_event: bool, nearest: Option<EndpointId> },
     /// It has no endpoint to wait for.
     NoEndpoint,
 }
@@ -61,8 +63,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, pool_reserved, pool, requests, queues, days, store, .. } =
-            self;
+        let Self { plan, rules, shared, clocks, reserved, pool, requests, queues, days, store, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if self.paused || state.paused {
@@ -74,9 +75,7 @@ impl<W> Scheduler<W> {
         }
         let plan_of_rule = &plan.rules[rule];
         let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
-        if *pool_reserved
-            || plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit))
-        {
+        if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
         let mut ask = |costs| {

@@ -1,5 +1,6 @@
 //! Changes while requests wait and run: other rules, and two keys that turn out to be one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::{KeyId, Why};
@@ -7,6 +8,7 @@ use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
+use super::pool::EndpointId;
 use super::queue::{Queue, QueueState};
 use super::quick::Quick;
 use super::request::{Request, Stage, comes_before};
@@ -19,6 +21,11 @@ impl Plan {
     /// one, under those of its outer limits that there still are.
     #[must_use]
     pub fn succeeding(self, old: &Self) -> Self {
+        self.succeeding_with(old, &BTreeSet::new())
+    }
+
+    /// The same, where these places of endpoints may be given to new ones.
+    pub(super) fn succeeding_with(self, old: &Self, vacant: &BTreeSet<EndpointId>) -> Self {
         let mut fresh: Vec<Option<RulePlan>> = Vec::from(self.rules).into_iter().map(Some).collect();
         let mut rules = Vec::with_capacity(old.rules.len().max(fresh.len()));
         for before in &old.rules {
@@ -34,7 +41,7 @@ impl Plan {
             }));
         }
         rules.extend(fresh.into_iter().flatten());
-        let pool = self.pool.map(|pool| Box::new(pool.succeeding(old.pool.as_deref())));
+        let pool = self.pool.map(|pool| Box::new(pool.succeeding(old.pool.as_deref(), vacant)));
         Self { rules: rules.into(), pool, ..self }
     }
 
@@ -68,7 +75,7 @@ fn translate(refs: &[LimitRef], old: &[LimitSpec], new: &[LimitSpec]) -> Box<[Li
 }
 
 impl<W> Scheduler<W> {
-    /// Goes over to other rules, from a plan [succeeding](Plan::succeeding) the present one.
+    /// Goes over to other rules, from a plan [succeeding](Plan::succeeding) the present one, or [in its places](Self::succeeding).
     ///
     /// What waits under a removed rule is refused with [`Why::RuleRemoved`], what can no longer fit with
     /// [`Why::CostTooHigh`]; what runs may finish. Starts that are known count under the new limits. A queue whose

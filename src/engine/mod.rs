@@ -60,6 +60,7 @@ pub use plan::{
     Anchor, BanGuard, Charge, Kept, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin,
     Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
+pub(crate) use pool::mark;
 pub use pool::{
     Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
 };

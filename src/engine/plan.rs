@@ -300,6 +300,20 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Whether it is a limit of this endpoint.
+    pub(super) fn is_of_endpoint(&self, name: &str) -> bool {
+        match self {
+            Self::EndpointOverall(of) | Self::EndpointPerKey(of) => **of == *name,
+            Self::Overall
+            | Self::PerKey
+            | Self::RuleOverall(_)
+            | Self::RulePerKey(_)
+            | Self::NamedOverall(_)
+            | Self::NamedPerKey(_)
+            | Self::Lane(_) => false,
+        }
+    }
+
     /// How wide the circle is that draws on a limit: a rule, a lane, or whoever is under it.
     pub(super) const fn breadth(&self) -> u8 {
         match self {

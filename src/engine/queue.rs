@@ -280,6 +280,11 @@ impl KeyRecord {
             sides: Sides::new(plan.key_clocks, begin),
         }
     }
+
+    /// What it is known by where keys stay with an endpoint.
+    pub(super) fn mark(&self) -> u64 {
+        self.sides.0.as_ref().and_then(|side| side.mark).unwrap_or(self.tag)
+    }
 }
 
 /// What few plans have of a key: in most of them it is a word in the record.
@@ -292,11 +297,13 @@ struct Side {
     clocks: Box<[PaceClock]>,
     /// What it knows of endpoints, if there is a pool and it was there.
     seat: Option<KeySeat>,
+    /// What endpoints are chosen by that it stays with, if that is not its tag.
+    mark: Option<u64>,
 }
 
 impl Sides {
     fn new(count: usize, begin: Instant) -> Self {
-        let side = || Side { clocks: vec![PaceClock::from(begin); count].into(), seat: None };
+        let side = || Side { clocks: vec![PaceClock::from(begin); count].into(), seat: None, mark: None };
         Self((count > 0).then(|| Box::new(side())))
     }
 
@@ -313,6 +320,10 @@ impl Sides {
         if count > 0 || self.0.is_some() {
             self.0.get_or_insert_default().clocks = vec![PaceClock::default(); count].into();
         }
+    }
+
+    pub(super) fn set_mark(&mut self, mark: u64) {
+        self.0.get_or_insert_default().mark = Some(mark);
     }
 
     pub(super) fn seat(&self) -> Option<&KeySeat> {

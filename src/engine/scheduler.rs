@@ -98,8 +98,6 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     /// Scratch of an observation: what it told, limit by limit.
     pub(super) told: Vec<(Spot, u16)>,
-    /// Scratch of a turn: a costly request waits for an endpoint.
-    pub(super) pool_reserved: bool,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
@@ -204,7 +202,6 @@ impl<W> Scheduler<W> {
             order: Vec::new(),
             reserved: Vec::new(),
             told: Vec::new(),
-            pool_reserved: false,
             wakes: Vec::new(),
             evicted: Vec::new(),
             door: Door::default(),
@@ -438,8 +435,11 @@ impl<W> Scheduler<W> {
         match self.requests[id.index].stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
-            Stage::Queued { .. } | Stage::Asked | Stage::Granted { .. } | Stage::Asleep | Stage::Out { .. } => {
+            Stage::Asked | Stage::Granted { .. } => self.leave_line(now, id.index),
+            Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
+                self.retire(now, id.index);
+                return self.after_departure(now);
             }
             Stage::Refused { .. } => {}
         }

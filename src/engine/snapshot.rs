@@ -141,7 +141,7 @@ impl<W> Scheduler<W> {
             // nothing of the units that this one takes.
             ahead = if entry.units.is_empty() { self.queues[queue].waits.into() } else { 0 };
         }
-        let mut all = match self.next_endpoint(now, key, entry.endpoints, costs) {
+        let mut all = match self.next_endpoint(now, (key, ahead), entry.endpoints, costs) {
             Ok(answer) => answer,
             Err(None) => return NextStart::Never,
             Err(Some(opens)) => Ask::At(opens),

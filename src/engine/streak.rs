@@ -94,6 +94,11 @@ impl Streaks {
         }
     }
 
+    /// Another endpoint comes in the place of one.
+    pub(super) fn forget_endpoint(&mut self, endpoint: EndpointId) {
+        self.rows.remove(&Held::Endpoint(endpoint));
+    }
+
     /// Two keys are one: so are their rows, of which the longer ones stand.
     pub(super) fn merge(&mut self, from: KeyId, into: KeyId) {
         let moved: Vec<_> = self.rows.range(Held::all_of(from)).map(|(held, row)| (*held, *row)).collect();

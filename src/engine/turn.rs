@@ -111,10 +111,14 @@ impl<W> Scheduler<W> {
     ///
     /// What is granted counts as much as what started, so a claim changes no answer but those that hang on its instant.
     pub(super) fn after_minor_event(&mut self, now: Instant) {
+        if self.hangs_on_grants { self.after_event(now) } else { self.after_departure(now) }
+    }
+
+    /// The same after somebody left who was granted nothing: not even what hangs on grants changes.
+    pub(super) fn after_departure(&mut self, now: Instant) {
         let is_known = self.settled
             && self.pool.is_none()
             && self.door.is_empty()
-            && !self.hangs_on_grants
             && self.next_wake().is_none_or(|wake| wake > now);
         if is_known {
             self.trim();
@@ -238,7 +242,6 @@ impl<W> Scheduler<W> {
         let mut opens: Option<Instant> = None;
         let mut reserved_until: Option<Instant> = None;
         self.reserved.clear();
-        self.pool_reserved = false;
         self.hangs_on_grants = !self.only_windows;
         let order = self.serving_order();
         let mut lanes = order.iter();
@@ -324,10 +327,14 @@ impl<W> Scheduler<W> {
             return self.refuse(now, self.queues[id].waiting.head, Why::NoEndpoint);
         }
         self.leave_ring(id);
+        if !matches!(refusal, Refusal::Pool { .. }) {
+            self.unreserve(id);
+        }
         match refusal {
             Refusal::Until(until) => self.park(id, until),
             Refusal::Event | Refusal::NoEndpoint => self.queues[id].state = QueueState::Blocked,
-            Refusal::Pool { at, on_event } => {
+            Refusal::Pool { at, on_event, nearest } => {
+                self.reserve(id, nearest, at);
                 match at {
                     Some(at) => self.park(id, at),
                     None => self.queues[id].state = QueueState::Blocked,
@@ -451,7 +458,7 @@ impl<W> Scheduler<W> {
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
     /// that binds nobody but its rule makes nobody else wait. Returns when there is room in all of them.
     fn wait_for_room(&mut self, now: Instant, rule: usize, head: u32, waived: bool) -> Option<Instant> {
-        let Self { plan, shared, requests, queues, days, reserved, pool_reserved, pool, .. } = self;
+        let Self { plan, shared, requests, queues, days, reserved, .. } = self;
         let costs = Whose::First(head).costs(requests, queues);
         let bounds = &plan.rules[rule].shared;
         let breadth = |bound: &LimitRef| plan.shared_limits[bound.limit].origin.breadth();
@@ -462,11 +469,6 @@ impl<W> Scheduler<W> {
             if answer != Ask::Room {
                 widest = widest.max(Some(breadth(bound)));
             }
-            all = all.and(answer);
-        }
-        if let Some(pool) = pool {
-            let answer = pool.room(plan.pooled(), days, now, costs);
-            *pool_reserved = answer != Ask::Room;
             all = all.and(answer);
         }
         let takes = |bound: &LimitRef| costs.of(plan.shared_limits[bound.limit].charge) > 0;

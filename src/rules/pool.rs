@@ -111,8 +111,8 @@ impl PoolRules {
     }
 
     /// Whether a key stays with one endpoint for as long as that is healthy: enabled, not held, its breaker closed. Nothing
-    /// is remembered for that: each key has an order of its own among the endpoints. When one comes or goes, only its own
-    /// keys move. Default: no.
+    /// is remembered for that: each key has an order of its own among the endpoints, which follows from their names and
+    /// weights alone and is the same in every run. When one comes or goes, only its own keys move. Default: no.
     pub fn sticky(mut self, sticky: bool) -> Self {
         self.sticky = Some(sticky.into());
         self
@@ -370,7 +370,7 @@ impl Rules {
     ) -> Result<Self, Findings> {
         let list: Vec<(At<String>, EndpointRules)> =
             endpoints.into_iter().map(|(name, endpoint)| (At::from(name.into()), endpoint)).collect();
-        let checked = check::endpoints(self.model(), &list)?;
+        let checked = check::endpoints(self.model(), &list, list.len())?;
         Ok(self.with_checked(checked))
     }
 
@@ -380,8 +380,9 @@ impl Rules {
     ///
     /// [`Findings`] that say what the same endpoint would be refused for in a rules file.
     pub fn with_endpoint(&self, name: &str, endpoint: EndpointRules) -> Result<Self, Findings> {
-        let added = check::endpoints(self.model(), &[(At::from(name.to_owned()), endpoint)])?;
         let mut all = self.model().pool.as_ref().map_or_else(Vec::new, |pool| pool.endpoints.clone());
+        let more = usize::from(!all.iter().any(|known| *known.name == *name));
+        let added = check::endpoints(self.model(), &[(At::from(name.to_owned()), endpoint)], all.len() + more)?;
         for endpoint in added {
             match all.iter_mut().find(|known| known.name == endpoint.name) {
                 Some(known) => *known = endpoint,

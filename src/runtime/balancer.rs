@@ -566,7 +566,12 @@ impl Balancer {
         match &target.0 {
             Aim::Overall => on_all(engine::Target::Overall),
             Aim::Rule(name) => on_all(engine::Target::Rule(self.shared.find(name)?)),
-            Aim::Endpoint(name) => on_all(engine::Target::Endpoint(self.shared.live.load().find_endpoint(name)?)),
+            Aim::Endpoint(name) => self.shared.with(|state, now| {
+                // Under the lock: its place may be another's the next time.
+                let endpoint = self.shared.live.load().find_endpoint(name)?;
+                act(state, now, engine::Target::Endpoint(endpoint));
+                Ok::<(), Refused>(())
+            })?,
             Aim::Key(key) => on_key(key, &engine::Target::Key)?,
             Aim::Queue(name, key) => {
                 let rule = self.shared.find(name)?;

@@ -9,11 +9,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
-use crate::engine::{Charge, EndpointId, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan};
+use crate::engine::{Charge, EndpointId, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan, Scheduler, mark};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
-use crate::rules::{Findings, Quota, Rules};
+use crate::rules::{Finding, FindingCode, Findings, Quota, Rules};
 
 /// The rules in force, with what is looked up in them.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl Live {
         Self::of(rules, plan, units)
     }
 
-    /// Other rules after these: rules and units keep their positions.
-    fn followed_by(&self, rules: Rules) -> Self {
+    /// Other rules after these: rules and units keep their positions, and endpoints those that the machine gives them.
+    fn followed_by<W>(&self, rules: Rules, machine: &Scheduler<W>, now: Instant) -> Self {
         let mut units = self.units.clone();
         let mut place = |unit: &str| {
             units.iter().position(|known| known == unit).unwrap_or_else(|| {
@@ -49,7 +49,7 @@ impl Live {
             })
         };
         let places: Vec<usize> = rules.units().map(&mut place).collect();
-        let plan = Arc::unwrap_or_clone(rules.plan()).with_units_at(&places).succeeding(&self.plan);
+        let plan = machine.succeeding(now, Arc::unwrap_or_clone(rules.plan()).with_units_at(&places));
         Self::of(rules, Arc::new(plan), units)
     }
 
@@ -93,6 +93,23 @@ impl Live {
             let nearest = nearest(name, self.rules.endpoints()).map(str::to_owned);
             Refused::UnknownEndpoint { name: name.to_owned(), nearest }
         })
+    }
+
+    /// Whether each of its endpoints has a place: there is none left where removed ones are still needed.
+    fn has_places(&self) -> Result<(), Findings> {
+        let listed = self.plan.pool.as_ref().map_or(0, |pool| pool.listed().count());
+        let wanted = self.rules.endpoints().count();
+        if listed == wanted {
+            return Ok(());
+        }
+        let found =
+            format!("{} endpoints more, beside removed ones of which attempts or starts are left", wanted - listed);
+        Err(Finding::new(FindingCode::TooMany, found, format!("up to {} in all", u16::MAX)).into())
+    }
+
+    /// Whether keys stay with an endpoint.
+    pub(super) fn is_sticky(&self) -> bool {
+        self.plan.pool.as_ref().is_some_and(|pool| pool.sticky)
     }
 
     /// The name of an endpoint.
@@ -207,7 +224,7 @@ impl Shared {
     /// Goes over to other rules.
     pub(crate) fn replace_rules(&self, rules: Rules) {
         let (typed, coded) = (self.is_typed(), self.coded.load(Ordering::Acquire));
-        let renewed = self.go_over(|live| {
+        let next = |live: &Live| {
             let known = |name: &str| live.rules.endpoints().any(|known| known == name);
             let lists_known = rules.endpoints().any(known);
             let lists_any = rules.endpoints().next().is_some();
@@ -220,29 +237,34 @@ impl Shared {
             } else {
                 rules.clone()
             })
-        });
-        // Nothing that was checked is found wrong here.
-        drop(renewed);
-        self.with(|state, now| state.machine.enable_endpoints(now));
+        };
+        // Nothing that was checked is found wrong here, save that there are no places for so many endpoints.
+        drop(self.go_over(next, |state, now, _| state.machine.enable_endpoints(now)));
     }
 
-    /// Goes over to the rules that follow from those in force.
-    pub(super) fn go_over(&self, mut next: impl FnMut(&Live) -> Result<Rules, Findings>) -> Result<(), Findings> {
-        self.with(|state, now| {
+    /// Goes over to the rules that follow from those in force. What comes of it is under the same lock.
+    pub(super) fn go_over<R>(
+        &self,
+        next: impl FnOnce(&Live) -> Result<Rules, Findings>,
+        then: impl FnOnce(&mut State, Instant, &Live) -> R,
+    ) -> Result<R, Findings> {
+        let result = self.with(|state, now| {
             // Under the lock, so that two replacements follow each other.
             let before = self.live.load();
-            let live = Arc::new(before.followed_by(next(&before)?));
+            let live = before.followed_by(next(&before)?, &state.machine, now);
+            live.has_places()?;
+            let live = Arc::new(live);
             self.nests.store(live.nests, Ordering::Relaxed);
             self.live.store(Arc::clone(&live));
             state.machine.replace(now, Arc::clone(&live.plan));
-            Ok::<(), Findings>(())
+            Ok::<R, Findings>(then(state, now, &live))
         })?;
         // Records forgot the numbers of their own.
         let named: Vec<Key> = self.keys.known();
         for key in named {
-            self.renew_numbers(&key);
+            self.renew_own(&key);
         }
-        Ok(())
+        Ok(result)
     }
 
     /// From now on endpoints have values: only those are used that were given one.
@@ -266,24 +288,30 @@ impl Shared {
         self.live.load().rules.compile_own(rule, checked)?;
         let key = self.aliases.resolve(key);
         self.numbers.give(&key, rule, quotas);
-        self.renew_numbers(&key);
+        self.renew_own(&key);
         Ok(())
     }
 
-    /// Tells the machine the numbers that a new record has of its own.
-    pub(super) fn tell_numbers(&self, state: &mut State, now: Instant, key: &Key, record: KeyId) {
+    /// Tells the machine what a new record has of its own: its numbers, and what endpoints are chosen by that it stays with.
+    pub(super) fn tell_own(&self, state: &mut State, now: Instant, key: &Key, record: KeyId) {
         let live = self.live.load();
+        if live.is_sticky() {
+            state.machine.set_mark(record, mark(key));
+        }
         for (rule, specs) in self.numbers.of(&live, key) {
             state.machine.set_own(now, record, rule, Some(specs));
         }
     }
 
-    /// Tells the machine the numbers of a record that it has already.
-    fn renew_numbers(&self, key: &Key) {
+    /// Tells the machine what a record has of its own that it has already.
+    fn renew_own(&self, key: &Key) {
         let Some(record) = self.record(key) else { return };
         self.with(|state, now| {
             // Under the lock, so that nobody goes over to other rules or numbers before the machine has these.
             let live = self.live.load();
+            if live.is_sticky() {
+                state.machine.set_mark(record, mark(key));
+            }
             let numbers = self.numbers.of(&live, key);
             for (rule, _) in (0..=u16::MAX).map(RuleId).zip(&live.plan.rules) {
                 let own = numbers.iter().find(|(of, _)| *of == rule).map(|(_, specs)| Arc::clone(specs));

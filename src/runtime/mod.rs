@@ -35,6 +35,7 @@ mod state;
 mod sync;
 mod target;
 mod ticket;
+mod typed;
 mod wall;
 mod watch;
 
@@ -46,7 +47,7 @@ pub use event::{Event, Events};
 pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};
 pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
-pub use pool::{Pool, PooledAttempt, PooledRequest};
+
 pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;
@@ -57,3 +58,4 @@ pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot,
 pub use state::{Imported, State};
 pub use target::Target;
 pub use ticket::Ticket;
+pub use typed::{Pool, PooledAttempt, PooledRequest};

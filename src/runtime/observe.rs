@@ -110,7 +110,11 @@ mod read {
             let live = self.live.load_full();
             let scope = scope.unwrap_or_else(|| live.rule(rule).retry.hold);
             let held = self.with(|state, now| {
-                let target = aim(scope, rule, state.machine.key_of(id)?, state.machine.endpoint_of(id));
+                let endpoint = state.machine.endpoint_of(id);
+                let target = aim(scope, rule, state.machine.key_of(id)?, endpoint);
+                if matches!(target, engine::Target::Endpoint(_)) && endpoint != state.machine.lasting_endpoint_of(id) {
+                    return None;
+                }
                 let holding = Holding::new(state, now, target, wait);
                 state.machine.hold_because(now, target, now.saturating_add(wait), HoldCause::Retry);
                 Some((target, holding.done(state, now)))

@@ -131,19 +131,11 @@ impl<'a, C> Request<'a, C> {
     /// Without any of them it is refused with [`Refused::NoEndpoint`]: a list that was filtered until nothing was left does
     /// not mean all.
     pub fn among<'n>(mut self, endpoints: impl IntoIterator<Item = &'n str>) -> Self {
-        let live = self.shared.live.load();
-        let mut among = Vec::new();
-        for name in endpoints {
-            match live.find_endpoint(name) {
-                Ok(endpoint) => among.push(endpoint),
-                Err(reason) if self.rule.is_ok() => self.rule = Err(Box::new(reason)),
-                Err(_) => {}
-            }
-        }
-        if among.is_empty() && self.rule.is_ok() {
+        let names: Vec<Box<str>> = endpoints.into_iter().map(Box::from).collect();
+        if names.is_empty() && self.rule.is_ok() {
             self.rule = Err(Box::new(Refused::NoEndpoint { next_start: NextStart::Never }));
         }
-        self.wishes.special().endpoints = among;
+        self.wishes.special().endpoints = names;
         self
     }
 

@@ -202,7 +202,7 @@ impl Shared {
                     if state.desk.is_there() {
                         state.desk.keys.insert(id, key.clone());
                     }
-                    self.tell_numbers(&mut state, now, key, id);
+                    self.tell_own(&mut state, now, key, id);
                     (id, call(&mut state, now, id))
                 }
                 Some(done) => done,

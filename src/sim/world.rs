@@ -126,7 +126,7 @@ pub(crate) fn run(setup: &Setup, seed: u64, policy: Policy, progress: &mut dyn F
         seed,
         balancing: policy.balancing(setup, seed, keys),
         server: Server::new(&setup.server),
-        endpoints: (0..).map(EndpointId).take(setup.rules.endpoints().count()).collect(),
+        endpoints: EndpointId::all().take(setup.rules.endpoints().count()).collect(),
         turns: 0,
         timeouts: {
             let plan = setup.rules.plan();

@@ -1,9 +1,10 @@
 //! What may happen: requests come and leave, attempts end, endpoints change.
 
-use request_balancer::EndpointRules;
-use request_balancer::engine::{Elsewhere, EndpointId, Enter, Entry, Instant, Report, RuleId, Target, Turned};
+use request_balancer::engine::{
+    Elsewhere, EndpointId, Enter, Entry, Instant, NextStart, Report, RuleId, Target, Turned,
+};
 
-use super::{ENDPOINTS, EXHAUSTED, FAILURES, KEYS, Open, RULES, Request, SECOND, Stage, World};
+use super::{EXHAUSTED, FAILURES, KEYS, Open, RULES, Request, SECOND, Stage, World};
 
 impl World {
     pub(crate) fn enter(&mut self) {
@@ -24,12 +25,25 @@ impl World {
             deadline: deadline.map(Instant::from_millis),
             ..Entry::default()
         };
+        let is_alone = self.requests.iter().all(|request| matches!(request.stage, Stage::Runs(_) | Stage::Over));
+        let next = self.machine.next_start_of(self.at(), RuleId(rule), Some(id), &entry);
         let entered = match self.machine.enter(self.at(), id, RuleId(rule), entry) {
             Err(Turned::CostTooHigh { cost: 2, capacity: 1 }) => {
                 assert!(!self.fits(cost, &among), "{cost} fits on one of {among:?}");
                 return self.sync();
             }
             entered => entered.expect("there is room in line"),
+        };
+        // What is foretold is never later than what happens, and right where nobody else is in line.
+        match entered {
+            Enter::Started(_) => assert_eq!(next, NextStart::Now, "but it started at {}", self.now),
+            Enter::Waiting(_) => assert!(!is_alone || next != NextStart::Now, "but it waits at {}", self.now),
+        }
+        self.tally.foretold += usize::from(next != NextStart::Now);
+        let earliest = match next {
+            // Whoever stays elsewhere when its endpoint gets into trouble may start at once.
+            NextStart::At(at) if !self.setup.sticky => Some((at.as_nanos() / 1_000_000, self.upheavals)),
+            NextStart::At(_) | NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => None,
         };
         let (Enter::Started(id) | Enter::Waiting(id)) = entered;
         self.requests.push(Request {
@@ -43,6 +57,7 @@ impl World {
             again: None,
             charged: None,
             deadline,
+            earliest,
             stage: Stage::Waits,
             woken: false,
             refused: None,
@@ -52,8 +67,10 @@ impl World {
                 let could: Vec<EndpointId> = self.ids().filter(|at| self.objection(number, *at).is_none()).collect();
                 self.sync();
                 let Stage::Granted(seat) = self.requests[number].stage else { panic!("it has no endpoint") };
-                // A probe given up for lost is nothing that could be foretold.
-                if could.contains(&seat.at) && !self.setup.sticky {
+                // A probe given up for lost is nothing that could be foretold, nor what is kept for a costly request.
+                let waits =
+                    |request: &Request| request.cost > 1 && matches!(request.stage, Stage::Waits | Stage::Asleep);
+                if could.contains(&seat.at) && !self.setup.sticky && !self.requests.iter().any(waits) {
                     self.assert_choice(number, &could, seat.at);
                 }
                 self.started(number, seat);
@@ -82,13 +99,15 @@ impl World {
     /// Somebody loses patience, whatever became of it.
     pub(crate) fn leave_any(&mut self) {
         let Some(number) = self.any(|request| request.stage != Stage::Over) else { return };
-        self.tally.killed_grants += usize::from(matches!(self.requests[number].stage, Stage::Granted(_)));
+        let is_granted = matches!(self.requests[number].stage, Stage::Granted(_));
+        self.tally.killed_grants += usize::from(is_granted);
+        self.upheavals += 1;
         self.requests[number].stage = Stage::Over;
         self.machine.withdraw(self.at(), self.requests[number].id);
         self.sync();
     }
 
-    fn open(&mut self, id: EndpointId, length: u64, probes: u32) {
+    pub(crate) fn open(&mut self, id: EndpointId, length: u64, probes: u32) {
         let until = self.now + length;
         let endpoint = self.endpoint(id);
         endpoint.open = Some(Open { until, length, probes });
@@ -96,7 +115,8 @@ impl World {
         (endpoint.failed_in_a_row, endpoint.passed) = (0, 0);
     }
 
-    fn close(&mut self, id: EndpointId) {
+    pub(crate) fn close(&mut self, id: EndpointId) {
+        self.upheavals += 1;
         let endpoint = self.endpoint(id);
         endpoint.open = None;
         endpoint.epoch += 1;
@@ -130,6 +150,7 @@ impl World {
             Report::Failure => {
                 self.endpoint(at).failed_in_a_row += 1;
                 match half_open {
+                    Some(Open { length: 0, probes, .. }) => self.open(at, self.setup.reset, probes),
                     Some(open) => self.open(at, open.length, open.probes),
                     None if self.endpoint(at).failed_in_a_row >= FAILURES => {
                         self.open(at, self.setup.reset, self.setup.probes);
@@ -194,14 +215,18 @@ impl World {
             }
             8 => {
                 self.report(number, Report::Neutral);
-                self.open(at, EXHAUSTED, 1);
-                self.machine.exhaust_endpoint(now, at);
+                if self.is_the_same(number) {
+                    self.open(at, EXHAUSTED, 1);
+                    self.machine.exhaust_endpoint(now, at);
+                }
                 self.fail_over(number, at, self.now);
             }
             9 => {
                 self.report(number, Report::Neutral);
-                self.endpoint(at).disabled = true;
-                self.machine.disable_endpoint(now, at);
+                if self.is_the_same(number) {
+                    self.endpoint(at).disabled = true;
+                    self.machine.disable_endpoint(now, at);
+                }
                 self.fail_over(number, at, self.now);
             }
             _ => {
@@ -236,10 +261,13 @@ impl World {
 
     fn retry(&mut self, number: usize, target: Target, until: u64) {
         let (now, id, key) = (self.at(), self.requests[number].id, self.requests[number].key);
-        self.note_hold(target, key, until);
+        let is_about = !matches!(target, Target::Endpoint(_)) || self.is_the_same(number);
+        if is_about {
+            self.note_hold(target, key, until);
+        }
         let request = &mut self.requests[number];
         request.stage = if target == Target::Request { Stage::Out(until) } else { Stage::Waits };
-        if until > self.now {
+        if until > self.now && is_about {
             self.taken_back(target, key);
         }
         assert!(self.machine.retry(now, id, target, Instant::from_millis(until), None));
@@ -248,7 +276,8 @@ impl World {
     }
 
     /// A hold takes back what it means of what is granted: whoever has a grant after it has a new one.
-    fn taken_back(&mut self, target: Target, of_key: u64) {
+    pub(crate) fn taken_back(&mut self, target: Target, of_key: u64) {
+        self.upheavals += 1;
         for request in &mut self.requests {
             let is_meant = match target {
                 Target::Overall | Target::Endpoint(_) => true,
@@ -276,73 +305,10 @@ impl World {
         self.poll(number);
     }
 
-    /// Somebody changes something from outside.
-    pub(crate) fn change(&mut self) {
-        let now = self.at();
-        let id = EndpointId(self.random.below(ENDPOINTS as u64) as u16);
-        match self.random.below(10) {
-            0 => {
-                self.endpoint(id).disabled = true;
-                self.machine.disable_endpoint(now, id);
-            }
-            1 | 2 => {
-                self.endpoint(id).disabled = false;
-                self.machine.enable_endpoint(now, id);
-            }
-            3 => {
-                let until = self.now + self.random.between(1, 3_000);
-                self.note_hold(Target::Endpoint(id), 0, until);
-                self.taken_back(Target::Endpoint(id), 0);
-                self.machine.hold(now, Target::Endpoint(id), Instant::from_millis(until));
-            }
-            4 => {
-                self.endpoint(id).held = 0;
-                self.machine.release(now, Target::Endpoint(id));
-            }
-            5 => {
-                if self.endpoint(id).open.is_some() {
-                    self.close(id);
-                }
-                self.machine.close_breaker(now, id);
-            }
-            6 => {
-                let length = self.random.between(1, 2_000);
-                self.open(id, length, self.setup.probes);
-                self.machine.open_breaker(now, id, request_balancer::Nanos::from_millis(length));
-            }
-            7 => {
-                self.holds.all = 0;
-                self.machine.release(now, Target::Overall);
-            }
-            _ => {
-                // One that is there goes, or one that went comes back.
-                let removed = !self.endpoint(id).removed;
-                self.endpoint(id).removed = removed;
-                if !removed {
-                    self.endpoint(id).disabled = false;
-                }
-                self.replace();
-            }
-        }
-        self.sync();
-    }
-
-    /// Goes over to rules with the endpoints that are there.
-    fn replace(&mut self) {
-        let there = self.endpoints.iter().enumerate().filter(|(_, endpoint)| !endpoint.removed);
-        let names = there.map(|(number, _)| (format!("e{number}"), own(number)));
-        let rules = self.rules.with_endpoints(names).expect("good names");
-        let plan = (*rules.plan()).clone().succeeding(self.machine.plan());
-        self.machine.replace(self.at(), plan.into());
-        self.sync();
-    }
-
     /// All endpoints are there again, everything succeeds, and nothing is left.
     pub(crate) fn drain(&mut self) {
-        for endpoint in &mut self.endpoints {
-            endpoint.disabled &= !std::mem::take(&mut endpoint.removed);
-        }
-        self.replace();
+        let all = self.endpoints.iter().map(|endpoint| (endpoint.name.clone(), endpoint.numbers)).collect();
+        self.replace(all);
         for id in self.ids() {
             self.endpoint(id).disabled = false;
             self.machine.enable_endpoint(self.at(), id);
@@ -372,13 +338,5 @@ impl World {
         self.machine.dispatch(Instant::from_millis(self.now + 3_600_000));
         self.machine.dispatch(Instant::from_millis(self.now + 3_600_001));
         assert_eq!(self.machine.snapshot(self.at()).keys, 0);
-    }
-}
-
-/// What an endpoint has of its own.
-fn own(number: usize) -> EndpointRules {
-    match number {
-        3 => EndpointRules::new().weight(2).concurrency(1).overall("1/1s".parse().expect("a quota")),
-        _ => EndpointRules::new(),
     }
 }

@@ -2,19 +2,19 @@
 
 use request_balancer::engine::{BreakerState, EndpointId, Instant};
 
-use super::{EACH_KEY, KEYS, LIMITS, OVERALL, RULES, Request, SECOND, Seat, Stage, World};
+use super::{EACH_KEY, KEYS, Numbers, OVERALL, RULES, Request, SECOND, Seat, Stage, World};
 
 impl World {
     pub(crate) fn allows(&self, request: &Request, id: EndpointId) -> bool {
-        let fits = request.cost <= LIMITS[usize::from(id.0)].0;
+        let fits = request.cost <= self.endpoints[usize::from(id.0)].numbers.each;
         fits && (request.among.is_empty() || request.among.contains(&id))
     }
 
     /// Whether an endpoint is there that a request may use and that is large enough for it.
     pub(crate) fn fits(&self, cost: u64, among: &[EndpointId]) -> bool {
-        let there = |id: &EndpointId| !self.endpoints[usize::from(id.0)].removed;
         let allowed = |id: &EndpointId| among.is_empty() || among.contains(id);
-        self.ids().any(|id| there(&id) && allowed(&id) && LIMITS[usize::from(id.0)].0 >= cost)
+        let all = self.ids().zip(&self.endpoints).filter(|(id, endpoint)| !endpoint.removed && allowed(id));
+        all.into_iter().any(|(_, endpoint)| endpoint.numbers.each >= cost)
     }
 
     /// Whether an endpoint is enabled and not open that the request may use.
@@ -117,7 +117,7 @@ impl World {
         if request.tried.contains(&id) && request.barred > self.now && request.again != Some(id) {
             return Some(format!("it was there and does not come back before {}", request.barred));
         }
-        let (each, at_once, _) = LIMITS[usize::from(id.0)];
+        let Numbers { each, at_once, .. } = endpoint.numbers;
         if self.seats(number).filter(|(_, seat)| seat.at == id).count() as u64 >= at_once {
             return Some("it is full".into());
         }
@@ -221,7 +221,7 @@ impl World {
         let position = |id: &EndpointId| usize::from(id.0);
         let load = |id: &EndpointId| {
             let live = self.seats(number).filter(|(_, seat)| seat.at == *id).count() as u64;
-            (live << 31) / u64::from(LIMITS[position(id)].2)
+            (live << 31) / u64::from(self.endpoints[position(id)].numbers.weight)
         };
         let rank = |id: &EndpointId| {
             let is_probe = self.endpoints[position(id)].open.is_some();

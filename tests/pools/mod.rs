@@ -2,6 +2,7 @@
 
 mod acts;
 mod judge;
+mod lives;
 #[path = "../harness/rng.rs"]
 #[allow(dead_code, reason = "each test file uses its part")]
 pub(crate) mod rng;
@@ -24,8 +25,21 @@ pub(crate) const ENDPOINTS: usize = 4;
 pub(crate) const KEYS: u64 = 5;
 pub(crate) const RULES: u16 = 2;
 
-/// What each endpoint may do: starts a second, attempts at a time, and its weight. The last one has numbers of its own.
-pub(crate) const LIMITS: [(u64, u64, u32); ENDPOINTS] = [(4, 3, 1), (4, 3, 1), (4, 3, 1), (1, 1, 2)];
+/// What endpoints may do. The first one of these is what the pool says of each.
+pub(crate) const NUMBERS: [Numbers; 4] = [
+    Numbers { each: 4, at_once: 3, weight: 1 },
+    Numbers { each: 1, at_once: 1, weight: 2 },
+    Numbers { each: 2, at_once: 2, weight: 3 },
+    Numbers { each: 8, at_once: 2, weight: 1 },
+];
+
+/// Starts a second, attempts at a time, and the weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Numbers {
+    pub(crate) each: u64,
+    pub(crate) at_once: u64,
+    pub(crate) weight: u32,
+}
 
 /// What differs from history to history.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +83,12 @@ impl Setup {
 }
 
 /// What the model knows of an endpoint.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
+    pub(crate) name: String,
+    pub(crate) numbers: Numbers,
+    /// How often it was renewed.
+    pub(crate) life: u32,
     pub(crate) removed: bool,
     pub(crate) disabled: bool,
     pub(crate) held: u64,
@@ -103,6 +121,8 @@ pub(crate) struct Request {
     pub(crate) again: Option<EndpointId>,
     pub(crate) charged: Option<EndpointId>,
     pub(crate) deadline: Option<u64>,
+    /// When it was said to start at the earliest, if nothing changes but time, and how many things had changed by then.
+    pub(crate) earliest: Option<(u64, usize)>,
     pub(crate) stage: Stage,
     /// Somebody told it to look how it stands, and it has not yet.
     pub(crate) woken: bool,
@@ -136,6 +156,8 @@ pub(crate) enum Stage {
 pub(crate) struct Seat {
     pub(crate) at: EndpointId,
     pub(crate) epoch: u64,
+    /// What its endpoint's was when it started.
+    pub(crate) life: u32,
     /// Since when it is a probe, if it is one.
     pub(crate) probe: Option<u64>,
     pub(crate) since: u64,
@@ -161,6 +183,10 @@ pub(crate) struct World {
     pub(crate) holds: Holds,
     /// Where a key goes that can choose among these.
     pub(crate) homes: BTreeMap<(u64, Vec<EndpointId>), EndpointId>,
+    /// How many names there were.
+    pub(crate) names: usize,
+    /// Things that happened and may let somebody start earlier than was foretold.
+    pub(crate) upheavals: usize,
     pub(crate) random: Rng,
     pub(crate) tally: Tally,
 }
@@ -174,6 +200,10 @@ pub(crate) struct Tally {
     pub(crate) probes: usize,
     pub(crate) lost_leases: usize,
     pub(crate) killed_grants: usize,
+    /// Places that went from one endpoint to another.
+    pub(crate) handed_on: usize,
+    /// Starts that were foretold.
+    pub(crate) foretold: usize,
 }
 
 impl Tally {
@@ -185,8 +215,15 @@ impl Tally {
             probes: self.probes + other.probes,
             lost_leases: self.lost_leases + other.lost_leases,
             killed_grants: self.killed_grants + other.killed_grants,
+            handed_on: self.handed_on + other.handed_on,
+            foretold: self.foretold + other.foretold,
         }
     }
+}
+
+/// What the endpoints have at first, of which one has numbers of its own.
+pub(crate) const fn first(number: usize) -> Numbers {
+    NUMBERS[(number == 3) as usize]
 }
 
 impl World {
@@ -200,7 +237,9 @@ impl World {
             setup,
             rules,
             keys: BTreeMap::new(),
-            endpoints: vec![Endpoint::default(); ENDPOINTS],
+            endpoints: (0..ENDPOINTS).map(|number| Endpoint::new(&format!("e{number}"), first(number))).collect(),
+            names: ENDPOINTS,
+            upheavals: 0,
             requests: Vec::new(),
             holds: Holds::default(),
             homes: BTreeMap::new(),
@@ -214,7 +253,7 @@ impl World {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = EndpointId> + use<> {
-        (0..ENDPOINTS as u16).map(EndpointId)
+        (0..self.endpoints.len() as u16).map(EndpointId)
     }
 
     pub(crate) fn endpoint(&mut self, id: EndpointId) -> &mut Endpoint {

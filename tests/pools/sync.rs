@@ -19,8 +19,12 @@ impl World {
             let Stage::Granted(seat) = self.requests[number].stage else { continue };
             match self.machine.endpoint_of(self.requests[number].id) {
                 Some(at) if at == seat.at => {}
-                Some(_) => self.requests[number].stage = Stage::Waits,
+                Some(_) => {
+                    self.upheavals += 1;
+                    self.requests[number].stage = Stage::Waits;
+                }
                 None => {
+                    self.upheavals += 1;
                     self.tally.lost_leases += usize::from(seat.since + LEASE <= self.now);
                     self.requests[number].stage = Stage::Asleep;
                 }
@@ -44,8 +48,9 @@ impl World {
             && self.probing(number, at).count() as u32 + self.endpoints[usize::from(at.0)].passed >= open.probes
         {
             let last = self.probing(number, at).max();
-            assert!(last.is_some_and(|last| last + open.length <= self.now), "probed too often");
-            self.endpoint(at).epoch += 1;
+            let patience = open.length.max(self.setup.reset);
+            assert!(last.is_some_and(|last| last + patience <= self.now), "probed too often");
+            self.give_up_probes(at);
         }
         let objection = self.objection(number, at);
         assert_eq!(objection, None, "request {number} on {at:?} at {}: {:?}", self.now, self.requests[number]);
@@ -53,7 +58,17 @@ impl World {
         let endpoint = &self.endpoints[usize::from(at.0)];
         let probe = endpoint.open.map(|_| self.now);
         self.tally.probes += usize::from(probe.is_some());
-        Seat { at, epoch: endpoint.epoch, probe, since: self.now }
+        Seat { at, epoch: endpoint.epoch, life: endpoint.life, probe, since: self.now }
+    }
+
+    /// Others take the places of probes that do not report.
+    fn give_up_probes(&mut self, at: EndpointId) {
+        for request in &mut self.requests {
+            match &mut request.stage {
+                Stage::Granted(seat) | Stage::Runs(seat) if seat.at == at => seat.probe = None,
+                Stage::Granted(_) | Stage::Runs(_) | Stage::Waits | Stage::Asleep | Stage::Out(_) | Stage::Over => {}
+            }
+        }
     }
 
     pub(crate) fn dispatch(&mut self) {
@@ -119,7 +134,8 @@ impl World {
             let request = &self.requests[number];
             if request.stage != Stage::Over && self.machine.is_refused(request.id) {
                 self.note_refusal_of(number);
-                // It has no place any more, whatever it had.
+                // It has no place any more, whatever it had, and nobody waits behind it.
+                self.upheavals += 1;
                 self.requests[number].stage = Stage::Asleep;
                 self.requests[number].woken = true;
             }
@@ -155,12 +171,15 @@ impl World {
     /// Whether what was granted may still be taken up.
     fn is_well_seated(&self, seat: Seat) -> bool {
         let endpoint = &self.endpoints[usize::from(seat.at.0)];
-        let current = endpoint.open.is_none() || endpoint.epoch == seat.epoch;
+        let current = endpoint.open.is_none() || endpoint.epoch == seat.epoch && seat.probe.is_some();
         !self.is_out(seat.at) && endpoint.held <= self.now && current
     }
 
-    pub(crate) fn started(&mut self, number: usize, seat: Seat) {
+    pub(crate) fn started(&mut self, number: usize, mut seat: Seat) {
+        seat.life = self.endpoint(seat.at).life;
         let (now, request) = (self.now, &mut self.requests[number]);
+        let earlier = request.earliest.take().filter(|(at, upheavals)| *upheavals == self.upheavals && *at > now);
+        assert_eq!(earlier, None, "request {number} was to start later than at {now}: {request:?}");
         request.stage = Stage::Runs(seat);
         request.again = None;
         request.woken = false;

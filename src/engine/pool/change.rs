@@ -2,7 +2,7 @@
 
 use super::route::KeySeat;
 use super::{Endpoint, EndpointId, Pool};
-use crate::engine::limit::Days;
+use crate::engine::limit::{Days, LimitStates};
 use crate::engine::plan::Plan;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
@@ -10,16 +10,25 @@ use crate::engine::time::Instant;
 impl<W> Scheduler<W> {
     /// Goes over to the endpoints of the present plan.
     pub(in crate::engine) fn change_pool(&mut self, now: Instant, old: &Plan, before: &Days) {
-        let Self { plan, pool, requests, queues, keys, days, .. } = self;
+        let Self { plan, pool, requests, queues, keys, days, streaks, differences, .. } = self;
         match (&plan.pool, &old.pool) {
             (Some(new), Some(was)) => {
                 let Some(pool) = pool else { return };
+                pool.reserved.clear();
                 for (position, plan) in new.endpoints.iter().enumerate() {
                     match (pool.endpoints.get_mut(position), was.endpoints.get(position)) {
-                        (Some(endpoint), Some(was)) => {
+                        (Some(endpoint), Some(was)) if was.name == plan.name => {
                             endpoint.limits.change_to(now, (&was.limits, before), (&plan.limits, days));
-                            // Whoever comes back comes back enabled.
-                            endpoint.disabled &= !was.removed;
+                            if was.removed && !plan.removed {
+                                endpoint.renew();
+                                streaks.forget_endpoint(EndpointId(position as u16));
+                            }
+                        }
+                        (Some(endpoint), Some(was)) => {
+                            let (live, running) = (endpoint.live, endpoint.running);
+                            *endpoint = Endpoint { live, running, ..Endpoint::new(plan) };
+                            streaks.forget_endpoint(EndpointId(position as u16));
+                            differences.retain(|difference| !difference.origin.is_of_endpoint(&was.name));
                         }
                         (None, _) | (_, None) => pool.endpoints.push(Endpoint::new(plan)),
                     }
@@ -28,7 +37,11 @@ impl<W> Scheduler<W> {
                 for index in indices {
                     let Some(seat) = keys[index].sides.seat_mut() else { continue };
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
-                        limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                        if was.name == plan.name {
+                            limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                        } else {
+                            *limits = LimitStates::new(&plan.key_limits);
+                        }
                     }
                 }
                 // What runs counts in limits, too, of which its key knew nothing.
@@ -60,7 +73,7 @@ impl<W> Scheduler<W> {
         let Self { plan, keys, .. } = self;
         let Some(plan) = &plan.pool else { return };
         let seat = keys[into].sides.seat_or_new();
-        for (id, limits) in (0..).map(EndpointId).zip(from.limits.drain(..)) {
+        for (id, limits) in EndpointId::all().zip(from.limits.drain(..)) {
             seat.limits_on(plan, id).merge(now, &limits);
         }
     }

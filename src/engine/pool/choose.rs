@@ -2,7 +2,7 @@
 
 use super::plan::{Choose, EndpointId, PoolPlan};
 use super::route::{KeySeat, Route};
-use super::{Endpoint, Pool, Standing};
+use super::{Endpoint, Pool, Reservation, Standing};
 use crate::engine::cost::Costs;
 use crate::engine::limit::{Ask, Days};
 use crate::engine::time::{Instant, Nanos};
@@ -12,8 +12,9 @@ use crate::engine::time::{Instant, Nanos};
 pub(in crate::engine) enum Choice {
     /// This endpoint has room.
     Take(EndpointId),
-    /// None has: not before the instant, if there is one, or something happens at an endpoint, if that may help.
-    Wait { at: Option<Instant>, on_event: bool },
+    /// None has: not before the instant, if there is one, or something happens at an endpoint, if that may help. `nearest` is
+    /// the one whose limits will have room first.
+    Wait { at: Option<Instant>, on_event: bool, nearest: Option<EndpointId> },
     /// All that it may use are disabled, or have an open breaker at least until the instant.
     Out(Option<Instant>),
 }
@@ -22,18 +23,20 @@ pub(in crate::engine) enum Choice {
 type Rank = (bool, bool, u64, u64);
 
 impl Pool {
-    /// Chooses an endpoint for a request that knows its way, of a key that knows its own.
+    /// Chooses an endpoint for a request that knows its way, of a key that knows its own, from those that are not kept for
+    /// somebody else.
     pub(in crate::engine) fn choose(
         &mut self,
         plan: &PoolPlan,
         days: &Days,
         now: Instant,
-        (route, mut seat, tag): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
+        (route, mut seat, mark): (Option<&Route>, Option<&mut KeySeat>, Option<u64>),
+        kept: &[Reservation],
         costs: Costs<'_>,
     ) -> Choice {
         let fresh = Route::default();
         let route = route.unwrap_or(&fresh);
-        let only = tag.filter(|_| plan.sticky).and_then(|tag| self.only(plan, now, (route, costs), tag));
+        let only = mark.filter(|_| plan.sticky).and_then(|mark| self.home(plan, now, (route, costs), mark));
         let unknown = match plan.choose {
             Choose::Fastest => self.fastest(now),
             Choose::LeastLoaded | Choose::InOrder | Choose::Weighted => Nanos::ZERO,
@@ -42,7 +45,8 @@ impl Pool {
         let (mut best, mut wait, mut opens): (Option<(Rank, EndpointId)>, Option<Ask>, Option<Instant>) =
             (None, None, None);
         let mut on_event = false;
-        for (id, endpoint) in (0..).map(EndpointId).zip(&mut self.endpoints) {
+        let mut nearest: Option<(Ask, EndpointId)> = None;
+        for (id, endpoint) in EndpointId::all().zip(&mut self.endpoints) {
             let plan_of = &plan.endpoints[usize::from(id.0)];
             if !route.allows(id) || plan_of.must_fit(costs).is_err() {
                 continue;
@@ -65,18 +69,27 @@ impl Pool {
                 }
                 Standing::Held(until) => Ask::At(until),
                 Standing::Probed(lost) => Ask::Unclaimed(lost),
-                Standing::Usable { .. } if tried && route.barred > now && route.again != Some(id) => {
-                    Ask::At(route.barred)
+                Standing::Usable { .. } if route.is_barred(id, now) => Ask::At(route.barred),
+                Standing::Usable { .. } if kept.iter().any(|kept| kept.endpoint == id) => {
+                    on_event = true;
+                    let until = kept.iter().filter(|kept| kept.endpoint == id).filter_map(|kept| kept.until).max();
+                    until.filter(|until| *until > now).map_or(Ask::Busy, Ask::At)
                 }
                 Standing::Usable { probe } => {
                     is_probe = probe;
                     let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
                     // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
                     on_event |= own != Ask::Room;
-                    match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
+                    let asked = match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
                         Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
                         None => own,
+                    };
+                    // Unless it is the key's own limits there that make it wait.
+                    let stops = own != Ask::Room && asked == own;
+                    if stops && nearest.is_none_or(|(ask, _)| own.or(ask) != ask) {
+                        nearest = Some((own, id));
                     }
+                    asked
                 }
             };
             on_event |= matches!(asked, Ask::Busy | Ask::Unclaimed(_));
@@ -95,30 +108,13 @@ impl Pool {
         }
         // One whose breaker is open may be tried then, and nobody waits for that alone.
         let wait = wait.map(|wait| opens.map_or(wait, |at| wait.or(Ask::At(at))));
+        let nearest = nearest.map(|(_, id)| id);
         match (best, wait) {
             (Some((_, id)), _) => Choice::Take(id),
-            (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event },
-            (None, Some(Ask::Room | Ask::Busy)) => Choice::Wait { at: None, on_event },
+            (None, Some(Ask::At(at) | Ask::Unclaimed(at))) => Choice::Wait { at: Some(at), on_event, nearest },
+            (None, Some(Ask::Room | Ask::Busy)) => Choice::Wait { at: None, on_event, nearest },
             (None, None) => Choice::Out(opens),
         }
-    }
-
-    /// The one that a key stays with: of those that may and can be used the first in an order that is the key's own, so
-    /// that nothing has to be remembered, and when one goes or comes only its own keys move.
-    fn only(&self, plan: &PoolPlan, now: Instant, (route, costs): (&Route, Costs<'_>), tag: u64) -> Option<EndpointId> {
-        let healthy = |(id, endpoint): &(EndpointId, &Endpoint)| {
-            let plan_of = &plan.endpoints[usize::from(id.0)];
-            route.allows(*id)
-                && (!route.was_at(*id) || route.again == Some(*id))
-                && plan_of.must_fit(costs).is_ok()
-                // Those who belong to one that is tried again are who tries it.
-                && matches!(endpoint.standing(plan_of, &plan.breaker, now), Standing::Usable { .. })
-        };
-        let place = |(id, _): &(EndpointId, &Endpoint)| {
-            mixed(tag ^ mixed(u64::from(id.0))) / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))
-        };
-        let all = (0..).map(EndpointId).zip(&self.endpoints).filter(healthy);
-        all.min_by_key(place).map(|(id, _)| id)
     }
 
     /// What those are taken to need of which nothing is known: as long as the fastest.
@@ -159,12 +155,4 @@ impl Endpoint {
             Choose::Weighted => self.pass.max(pass),
         }
     }
-}
-
-/// The finaliser of splitmix64.
-const fn mixed(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }

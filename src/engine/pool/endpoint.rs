@@ -27,6 +27,8 @@ pub(in crate::engine) struct Endpoint {
     /// Where it stands among those that are used by weight.
     pub(super) pass: u64,
     pub(in crate::engine) latency: Latency,
+    /// How often another one came behind the same name.
+    pub(super) life: u32,
 }
 
 impl Endpoint {
@@ -44,7 +46,18 @@ impl Endpoint {
             used: 0,
             pass: 0,
             latency: Latency::default(),
+            life: 0,
         }
+    }
+
+    /// Another one comes behind the same name. What its limits count stays, as nobody knows whether its server tells the
+    /// two apart; so does what runs, which says nothing about it any more.
+    pub(super) fn renew(&mut self) {
+        self.breaker.close();
+        self.life = self.life.wrapping_add(1);
+        (self.hold, self.hold_cause, self.disabled) = (Instant::ZERO, HoldCause::default(), false);
+        (self.starts, self.used, self.pass) = (0, 0, 0);
+        self.latency = Latency::default();
     }
 }
 

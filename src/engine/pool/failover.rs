@@ -24,6 +24,21 @@ impl<W> Scheduler<W> {
         self.requests.get(id.index, id.generation)?.route()?.at
     }
 
+    /// The endpoints that a request may use; empty: all.
+    #[must_use]
+    pub fn among(&self, id: RequestId) -> &[EndpointId] {
+        self.requests.get(id.index, id.generation).map_or(&[], |request| request.among())
+    }
+
+    /// The endpoint of a running request, unless another one [came](Self::renew_endpoint) behind its name since the attempt
+    /// began: then nothing that comes of the attempt is about the one that is there.
+    #[must_use]
+    pub fn lasting_endpoint_of(&self, id: RequestId) -> Option<EndpointId> {
+        let route = self.requests.get(id.index, id.generation)?.route()?;
+        let endpoint = self.pool.as_ref()?.endpoints.get(usize::from(route.at?.0))?;
+        route.at.filter(|_| route.life == endpoint.life)
+    }
+
     /// A running attempt ended so, as far as its endpoint is concerned; it runs until [`finish`](Self::finish) or what
     /// else ends it. `seed` is what the breaker's jitter is drawn from.
     ///
@@ -44,15 +59,20 @@ impl<W> Scheduler<W> {
         let (true, Some(route)) = (request.stage().may_go_on(), request.route_mut()) else { return };
         let (Some(at), Some(ticket)) = (route.at, route.ticket.take()) else { return };
         let endpoint = &mut pool.endpoints[usize::from(at.0)];
+        let is_the_same = route.life == endpoint.life;
         let report = match (report, route.charged) {
             (Report::Failure, Some(charged)) if charged != at => Report::Neutral,
             (Report::Failure, _) => {
                 route.charged = Some(at);
-                endpoint.latency.fail(took, slowest);
+                if is_the_same {
+                    endpoint.latency.fail(took, slowest);
+                }
                 Report::Failure
             }
             (Report::Success, _) => {
-                endpoint.latency.succeed(took);
+                if is_the_same {
+                    endpoint.latency.succeed(took);
+                }
                 Report::Success
             }
             (Report::Neutral, _) => Report::Neutral,
@@ -81,13 +101,14 @@ impl<W> Scheduler<W> {
         let (Some(pool), Some(request)) = (&self.pool, self.requests.get(id.index, id.generation)) else { return wait };
         let Some(route) = request.route() else { return wait };
         let plan = self.plan.pooled();
+        let lasting = self.lasting_endpoint_of(id);
         let mut shortest: Option<Nanos> = None;
-        for (at, endpoint) in (0..).map(EndpointId).zip(&pool.endpoints) {
+        for (at, endpoint) in EndpointId::all().zip(&pool.endpoints) {
             let plan_of = &plan.endpoints[usize::from(at.0)];
             if !route.allows(at) || plan_of.must_fit(request.costs()).is_err() {
                 continue;
             }
-            let own = if route.at == Some(at) { wait } else { Nanos::ZERO };
+            let own = if lasting == Some(at) { wait } else { Nanos::ZERO };
             let rest = match endpoint.standing(plan_of, &plan.breaker, now) {
                 Standing::Gone | Standing::Open(_) => continue,
                 Standing::Held(until) => own.max(until.since(now)),
@@ -113,7 +134,7 @@ impl<W> Scheduler<W> {
         };
         let same_again = |at: EndpointId| plan.failover == Failover::SameFirst && !route.was_at(at) && usable(at);
         let fresh = |at: EndpointId| route.at != Some(at) && route.allows(at) && !route.was_at(at) && usable(at);
-        let any = (0..).map(EndpointId).take(pool.endpoints.len()).any(fresh);
+        let any = EndpointId::all().take(pool.endpoints.len()).any(fresh);
         if any || route.at.is_some_and(same_again) { Elsewhere::AtOnce } else { Elsewhere::Nowhere }
     }
 
@@ -184,12 +205,33 @@ impl<W> Scheduler<W> {
         was_disabled
     }
 
+    /// Another one comes behind the name of an endpoint: a token that was renewed. It is enabled and not held, its breaker is
+    /// closed, and what comes of attempts that began before does nothing to it. Starts that its limits know stay counted.
+    /// Returns false for an unknown endpoint.
+    pub fn renew_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let now = self.tick(now);
+        let Some(state) = self.endpoint_mut(endpoint) else { return false };
+        let was_disabled = state.disabled;
+        let was_closed = state.breaker.state(now) == BreakerState::Closed;
+        state.renew();
+        self.streaks.forget_endpoint(endpoint);
+        if was_disabled {
+            self.notices.push(Notice::EndpointEnabled { endpoint });
+        }
+        if !was_closed {
+            self.notices.push(Notice::BreakerClosed { endpoint });
+        }
+        self.review_pool(now);
+        self.dispatch(now);
+        true
+    }
+
     /// Uses all endpoints again that were [disabled](Self::disable_endpoint).
     pub fn enable_endpoints(&mut self, now: Instant) {
         let disabled: Vec<EndpointId> = match &self.pool {
             None => return,
             Some(pool) => {
-                let all = (0..).map(EndpointId).zip(&pool.endpoints);
+                let all = EndpointId::all().zip(&pool.endpoints);
                 all.filter(|(_, endpoint)| endpoint.disabled).map(|(id, _)| id).collect()
             }
         };

@@ -7,8 +7,12 @@ mod change;
 mod choose;
 mod endpoint;
 mod failover;
+mod foretold;
+mod home;
 mod memory;
+mod places;
 mod plan;
+mod reserve;
 mod route;
 mod seat;
 mod state;
@@ -23,7 +27,9 @@ use super::time::Instant;
 pub(super) use self::choose::Choice;
 pub(super) use self::endpoint::Endpoint;
 pub use self::failover::Elsewhere;
+pub(crate) use self::home::mark;
 pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
+use self::reserve::Reservation;
 pub(super) use self::route::{KeySeat, Route};
 pub use self::state::{EndpointAnswer, EndpointRoom, EndpointSnapshot};
 
@@ -40,8 +46,10 @@ pub(super) struct Pool {
     pass: u64,
     /// Queues that wait for something to happen at an endpoint, by lane and turn.
     waiting: BTreeSet<Waiting>,
-    /// Something happened: those after this one have yet to look whether it is of use to them.
-    unsettled: Option<Waiting>,
+    /// Something happened: of each of these lanes those after this one have yet to look whether it is of use to them.
+    unsettled: Vec<Waiting>,
+    /// What is kept for costly requests, of each lane for one.
+    reserved: Vec<Reservation>,
     /// When there is room for those.
     pub(super) opens: Option<Instant>,
 }
@@ -53,7 +61,8 @@ impl Pool {
             grants: 0,
             pass: 0,
             waiting: BTreeSet::new(),
-            unsettled: None,
+            unsettled: Vec::new(),
+            reserved: Vec::new(),
             opens: None,
         }
     }

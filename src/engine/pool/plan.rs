@@ -1,5 +1,6 @@
 //! Pools compiled to ids: what the scheduler reads when it chooses an endpoint. Immutable.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::breaker::BreakerPlan;
@@ -29,11 +30,20 @@ pub struct PoolPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub u16);
 
+impl EndpointId {
+    /// All that there can be.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..=u16::MAX).map(Self)
+    }
+}
+
 /// One endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndpointPlan {
     /// Its name in the rules file.
     pub name: Arc<str>,
+    /// What keys that stay with an endpoint know it by: it follows from the name alone.
+    pub mark: u64,
     /// Its share among the others; at least 1.
     pub weight: u32,
     /// Limits of all its starts: its `overall` and `concurrency`.
@@ -83,7 +93,7 @@ impl EndpointPlan {
 impl PoolPlan {
     /// The endpoints that there are.
     pub fn listed(&self) -> impl Iterator<Item = (EndpointId, &EndpointPlan)> {
-        (0..).map(EndpointId).zip(&self.endpoints).filter(|(_, endpoint)| !endpoint.removed)
+        EndpointId::all().zip(&self.endpoints).filter(|(_, endpoint)| !endpoint.removed)
     }
 
     /// The endpoint of this name.
@@ -92,9 +102,10 @@ impl PoolPlan {
         self.listed().find(|(_, endpoint)| *endpoint.name == *name).map(|(id, _)| id)
     }
 
-    /// This plan with the ids of `old`: an endpoint keeps its position, and one that is gone keeps its place.
+    /// This plan with the ids of `old`: an endpoint keeps its position, and one that is gone keeps its place, unless that is
+    /// vacant and somebody new needs one.
     #[must_use]
-    pub(in crate::engine) fn succeeding(self, old: Option<&Self>) -> Self {
+    pub(in crate::engine) fn succeeding(self, old: Option<&Self>, vacant: &BTreeSet<EndpointId>) -> Self {
         let Some(old) = old else { return self };
         let mut fresh: Vec<Option<EndpointPlan>> = Vec::from(self.endpoints).into_iter().map(Some).collect();
         let mut endpoints = Vec::with_capacity(old.endpoints.len().max(fresh.len()));
@@ -103,7 +114,18 @@ impl PoolPlan {
             let gone = || EndpointPlan { removed: true, ..before.clone() };
             endpoints.push(same.and_then(Option::take).unwrap_or_else(gone));
         }
-        endpoints.extend(fresh.into_iter().flatten());
+        let mut fresh = fresh.into_iter().flatten();
+        for place in vacant.iter().map(|id| usize::from(id.0)).filter(|place| old.endpoints[*place].removed) {
+            // Whoever was there may be back.
+            if endpoints[place].removed
+                && let Some(new) = fresh.next()
+            {
+                endpoints[place] = new;
+            }
+        }
+        endpoints.extend(fresh);
+        // More than there can be are not found.
+        endpoints.truncate(EndpointId::all().count());
         Self { endpoints: endpoints.into(), ..self }
     }
 }

@@ -22,6 +22,8 @@ pub(in crate::engine) struct Route {
     pub(super) again: Option<EndpointId>,
     /// The one that a failure was charged to: further ones elsewhere speak against the request.
     pub(super) charged: Option<EndpointId>,
+    /// Which of the endpoints that were at its place one after the other its attempt began with.
+    pub(super) life: u32,
 }
 
 impl Route {
@@ -35,6 +37,17 @@ impl Route {
 
     pub(super) fn was_at(&self, endpoint: EndpointId) -> bool {
         self.tried.contains(&endpoint)
+    }
+
+    /// The endpoints that it knows of.
+    pub(super) fn named(&self) -> impl Iterator<Item = EndpointId> {
+        let others = [self.at, self.again, self.charged].into_iter().flatten();
+        self.among.iter().chain(&self.tried).copied().chain(others)
+    }
+
+    /// Whether it is not to go back to an endpoint for now.
+    pub(super) fn is_barred(&self, endpoint: EndpointId, now: Instant) -> bool {
+        self.barred > now && self.was_at(endpoint) && self.again != Some(endpoint)
     }
 
     pub(super) fn note_tried(&mut self, endpoint: EndpointId) {

@@ -40,12 +40,13 @@ impl<W> Scheduler<W> {
         }
         match self.choose_for(now, queue, whose) {
             Choice::Take(_) => Ok(()),
-            Choice::Wait { at, on_event } => Err(Refusal::Pool { at, on_event }),
+            Choice::Wait { at, on_event, nearest } => Err(Refusal::Pool { at, on_event, nearest }),
             Choice::Out(_) => Err(Refusal::NoEndpoint),
         }
     }
 
     fn choose_for(&mut self, now: Instant, queue: u32, whose: Whose<'_>) -> Choice {
+        let kept = self.kept_from(queue);
         let Self { plan, pool: Some(pool), requests, queues, keys, days, .. } = self else {
             return Choice::Out(None);
         };
@@ -55,19 +56,26 @@ impl<W> Scheduler<W> {
         };
         let costs = whose.costs(requests, queues);
         let key = &mut keys[queues[queue].key];
-        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(key.tag)), costs)
+        let mark = key.mark();
+        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(mark)), &kept, costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
     pub(in crate::engine) fn seat(&mut self, now: Instant, index: u32) {
+        if self.pool.is_none() {
+            return;
+        }
+        let queue = self.requests[index].queue;
+        let kept = self.kept_from(queue);
         let Self { plan, pool, requests, queues, keys, days, .. } = self;
         let Some(pool) = pool else { return };
         let plan = plan.pooled();
         let request = &mut requests[index];
         let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
-        let places = (request.route(), key.sides.seat_mut(), Some(key.tag));
-        let Choice::Take(id) = pool.choose(plan, days, now, places, costs) else {
+        let mark = key.mark();
+        let places = (request.route(), key.sides.seat_mut(), Some(mark));
+        let Choice::Take(id) = pool.choose(plan, days, now, places, &kept, costs) else {
             unreachable!("the pool had room at this very instant");
         };
         pool.note_used(plan, id);
@@ -82,6 +90,8 @@ impl<W> Scheduler<W> {
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
             key.sides.seat_or_new().limits_on(plan, id);
         }
+        self.unreserve(queue);
+        self.note_passed_at(id);
     }
 
     /// A granted request, or one whose attempt ended, leaves its endpoint. What it did not report is no sign of anything.
@@ -105,13 +115,13 @@ impl<W> Scheduler<W> {
 
     /// An attempt begins: its endpoint has one more that runs.
     pub(in crate::engine) fn note_running(&mut self, index: u32) {
-        let Some(pool) = &mut self.pool else { return };
-        if let Some(id) = self.requests[index].route().and_then(|route| route.at) {
-            pool.endpoints[usize::from(id.0)].running += 1;
-        }
-        let request = &mut self.requests[index];
-        if let Some(route) = request.route_mut() {
-            route.again = None;
+        let Self { pool: Some(pool), requests, .. } = self else { return };
+        let Some(route) = requests[index].route_mut() else { return };
+        route.again = None;
+        if let Some(id) = route.at {
+            let endpoint = &mut pool.endpoints[usize::from(id.0)];
+            endpoint.running += 1;
+            route.life = endpoint.life;
         }
     }
 
@@ -145,6 +155,7 @@ impl<W> Scheduler<W> {
 
     /// Nobody stands in a queue any more, or it goes: nobody tells it anything.
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
+        self.unreserve(queue);
         let Self { pool: Some(pool), queues, .. } = self else { return };
         if let Some(place) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
             pool.waiting.remove(&(place.0, place.1, queue));
@@ -153,24 +164,29 @@ impl<W> Scheduler<W> {
 
     /// Something happened at an endpoint: the next turn lets those decide anew that wait for it, as long as there is room.
     pub(in crate::engine) fn pool_event(&mut self) {
-        if let Some(pool) = &mut self.pool {
-            pool.unsettled = (!pool.waiting.is_empty()).then_some((0, i64::MIN, 0));
+        let Self { pool: Some(pool), plan, .. } = self else { return };
+        pool.unsettled.clear();
+        if !pool.waiting.is_empty() {
+            pool.unsettled.extend((0..plan.lanes.len()).map(|lane| (lane, i64::MIN, 0)));
         }
     }
 
     /// Whether somebody who waits for an endpoint has yet to look whether there is room.
     pub(in crate::engine) fn is_pool_unsettled(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| pool.unsettled.is_some())
+        self.pool.as_ref().is_some_and(|pool| !pool.unsettled.is_empty())
     }
 
     /// Lets a few more decide anew that wait for something to happen at an endpoint, if something did and there is room:
-    /// the urgent ones first, and of a lane those whose turn comes first. Returns false if there is nothing to do.
+    /// some of each lane, so that it is seen whose lane is passed by, and of a lane those whose turn comes first. Returns
+    /// false if there is nothing to do.
     pub(in crate::engine) fn settle_pool(&mut self, now: Instant) -> bool {
         /// A crowd that waits for one busy endpoint is not to be looked through for every room that there is.
         const BATCH: usize = 16;
         let Self { plan, pool: Some(pool), queues, days, .. } = self else { return false };
         pool.opens = None;
-        let Some(after) = pool.unsettled else { return false };
+        if pool.unsettled.is_empty() {
+            return false;
+        }
         let asked = pool.room(plan.pooled(), days, now, Costs::ONE);
         if asked != Ask::Room {
             // They look when there is room: what they waited for may not be what they wait for now.
@@ -180,13 +196,20 @@ impl<W> Scheduler<W> {
             };
             return false;
         }
-        let batch: Vec<Waiting> =
-            pool.waiting.range((Bound::Excluded(after), Bound::Unbounded)).take(BATCH).copied().collect();
-        pool.unsettled = batch.last().copied();
+        let mut batch: Vec<Waiting> = Vec::new();
+        let waiting = &pool.waiting;
+        pool.unsettled.retain_mut(|after| {
+            let of_lane = (Bound::Excluded(*after), Bound::Excluded((after.0 + 1, i64::MIN, 0)));
+            let before = batch.len();
+            batch.extend(waiting.range(of_lane).take(BATCH));
+            *after = batch.last().copied().unwrap_or(*after);
+            batch.len() > before
+        });
         for place in &batch {
             pool.waiting.remove(place);
             queues[place.2].pool_place = None;
         }
+        let any = !batch.is_empty();
         // Those with the latest turns first: each goes back to its place at once, before them.
         for (.., index) in batch.into_iter().rev() {
             if !self.queues[index].awaits_pool {
@@ -200,7 +223,7 @@ impl<W> Scheduler<W> {
                 }
             }
         }
-        true
+        any
     }
 
     /// Endpoints changed so that anybody may be better off: all that wait decide anew, and who has none any more is
@@ -265,7 +288,7 @@ impl<W> Scheduler<W> {
         let plan = self.plan.pooled();
         let request = &self.requests[index];
         let route = request.route();
-        let all = (0..).map(EndpointId).zip(&pool.endpoints).zip(&plan.endpoints);
+        let all = EndpointId::all().zip(&pool.endpoints).zip(&plan.endpoints);
         let mut meant = all.filter(|((id, _), plan)| {
             route.is_none_or(|route| route.allows(*id)) && plan.must_fit(request.costs()).is_ok()
         });

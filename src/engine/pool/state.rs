@@ -1,9 +1,9 @@
-//! Endpoints in numbers, what each says to a request, and lower bounds for what comes.
+//! Endpoints in numbers, and what each says to a request.
 
 use std::sync::Arc;
 
 use super::route::{KeySeat, Route};
-use super::{Choice, EndpointId, Standing};
+use super::{EndpointId, Standing};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::breaker::BreakerState;
 use crate::engine::cost::Costs;
@@ -85,7 +85,8 @@ impl<W> Scheduler<W> {
         plan.listed().map(snapshot).collect()
     }
 
-    /// What each endpoint that a request may use says to it; without a request, to a new one of cost 1 of this key.
+    /// What each endpoint that a request may use says to it; without a request, to a new one of cost 1 of this key. Where keys
+    /// stay with an endpoint, only that one.
     pub fn explain_endpoints(
         &mut self,
         now: Instant,
@@ -94,19 +95,25 @@ impl<W> Scheduler<W> {
     ) -> Vec<EndpointAnswer> {
         let now = self.tick(now);
         let id = id.filter(|id| self.requests.contains(id.index, id.generation));
-        let key = match id {
-            Some(id) => Some(self.queues[self.requests[id.index].queue].key),
+        let queue = id.map(|id| self.requests[id.index].queue);
+        let key = match queue {
+            Some(queue) => Some(self.queues[queue].key),
             None => key.filter(|key| self.knows(*key)).map(|key| key.index),
         };
+        let kept = queue.map_or_else(Vec::new, |queue| self.kept_from(queue));
         let Self { plan, pool: Some(pool), requests, keys, days, .. } = self else { return Vec::new() };
         let request = id.map(|id| &requests[id.index]);
         let costs = request.map_or(Costs::ONE, |request| request.costs());
         let route = request.and_then(|request| request.route());
+        let mark = key.map(|key| keys[key].mark());
         let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].sides.seat_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
+        let fresh = Route::default();
+        let way = route.unwrap_or(&fresh);
+        let home = mark.filter(|_| plan.sticky).and_then(|mark| pool.home(plan, now, (way, costs), mark));
         let is_meant = |(id, plan_of): &(EndpointId, &super::EndpointPlan)| {
-            route.is_none_or(|route| route.allows(*id)) && plan_of.must_fit(costs).is_ok()
+            way.allows(*id) && plan_of.must_fit(costs).is_ok() && home.is_none_or(|home| home == *id)
         };
         for (endpoint, plan_of) in plan.listed().filter(is_meant) {
             let state = &mut pool.endpoints[usize::from(endpoint.0)];
@@ -115,6 +122,10 @@ impl<W> Scheduler<W> {
                 Standing::Open(until) => EndpointRoom::Open(until),
                 Standing::Held(until) => EndpointRoom::Held(until),
                 Standing::Probed(_) => EndpointRoom::Probed,
+                Standing::Usable { .. } if way.is_barred(endpoint, now) => EndpointRoom::At(way.barred),
+                Standing::Usable { .. } if let Some(kept) = kept.iter().find(|kept| kept.endpoint == endpoint) => {
+                    kept.until.filter(|until| *until > now).map_or(EndpointRoom::WhenOneEnds, EndpointRoom::At)
+                }
                 Standing::Usable { .. } => {
                     let mut asked = state.limits.ask_all(&plan_of.limits, days, now, costs);
                     if let Some(limits) =
@@ -132,31 +143,6 @@ impl<W> Scheduler<W> {
             answers.push(EndpointAnswer { name: Arc::clone(&plan_of.name), room });
         }
         answers
-    }
-
-    /// A lower bound for when a new request of cost 1 of a key gets an endpoint. `Err`: for the time being none can be
-    /// used, and not before the instant, if there is one.
-    pub(in crate::engine) fn next_endpoint(
-        &mut self,
-        now: Instant,
-        key: Option<u32>,
-        among: &[EndpointId],
-        costs: Costs<'_>,
-    ) -> Result<Ask, Option<Instant>> {
-        let Self { plan, pool: Some(pool), keys, days, .. } = self else { return Ok(Ask::Room) };
-        let mut key = key.map(|key| &mut keys[key]);
-        let tag = key.as_ref().map(|key| key.tag);
-        let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
-        let route = Route::among(among);
-        match pool.choose(plan.pooled(), days, now, (Some(&route), seat, tag), costs) {
-            Choice::Take(_) => Ok(Ask::Room),
-            Choice::Wait { on_event: true, at: None } => Ok(Ask::Busy),
-            Choice::Wait { at: Some(at), on_event: false } => Ok(Ask::At(at)),
-            // Both may come first, and of an end nobody knows when.
-            Choice::Wait { on_event: true, at: Some(_) } => Ok(Ask::Busy),
-            Choice::Wait { at: None, on_event: false } => Ok(Ask::Room),
-            Choice::Out(opens) => Err(opens),
-        }
     }
 
     /// A running attempt cost another amount than was asked for.

@@ -27,7 +27,7 @@ impl Checker<'_> {
         self.without_effect(pool);
         let exhausted = self.time_to_run(pool.exhausted.as_ref(), "pool.exhausted").unwrap_or(CheckedPool::EXHAUSTED);
         Some(CheckedPool {
-            endpoints: self.endpoints(&pool.endpoints),
+            endpoints: self.endpoints(&pool.endpoints, pool.endpoints.len()),
             given: false,
             caps,
             choose: pool.choose,
@@ -56,8 +56,9 @@ impl Checker<'_> {
         }
     }
 
-    fn endpoints(&mut self, endpoints: &[(At<String>, EndpointRules)]) -> Vec<CheckedEndpoint> {
-        self.size("endpoints", endpoints.len());
+    /// `all`: how many there are then.
+    fn endpoints(&mut self, endpoints: &[(At<String>, EndpointRules)], all: usize) -> Vec<CheckedEndpoint> {
+        self.size("endpoints", all);
         self.unique(endpoints.iter().map(|(name, _)| name), "pool.endpoints", "endpoint");
         let checked = endpoints.iter().map(|(name, endpoint)| {
             let path = join("pool.endpoints", &name.value);
@@ -117,10 +118,11 @@ impl Checker<'_> {
     }
 }
 
-/// Checks endpoints that come to rules that were checked.
+/// Checks endpoints that come to rules that were checked, which have `all` then.
 pub(in crate::rules) fn endpoints(
     model: &Model,
     list: &[(At<String>, EndpointRules)],
+    all: usize,
 ) -> Result<Vec<CheckedEndpoint>, Findings> {
     let outer = RulesBuilder {
         margin: Some(model.margin.into()),
@@ -129,7 +131,7 @@ pub(in crate::rules) fn endpoints(
         ..RulesBuilder::default()
     };
     let mut checker = Checker::new(&outer, Read::default());
-    let checked = checker.endpoints(list);
+    let checked = checker.endpoints(list, all);
     let found = checker.findings.len();
     for zone in std::mem::take(&mut checker.zones) {
         // A zone that does not exist is found already.

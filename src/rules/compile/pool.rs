@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::limits::Place;
-use crate::engine::{BreakerPlan, EndpointPlan, LimitSpec, Nanos, Origin, PoolPlan};
+use crate::engine::{BreakerPlan, EndpointPlan, LimitSpec, Nanos, Origin, PoolPlan, mark};
 use crate::rules::model::{CheckedCaps, CheckedLane, Model, Pace};
 use crate::rules::pool::CheckedPool;
 use crate::rules::quota::{Quota, QuotaKind};
@@ -20,6 +20,7 @@ impl Model {
             };
             let name = || Arc::clone(&endpoint.name);
             EndpointPlan {
+                mark: mark(&*endpoint.name),
                 name: name(),
                 weight: endpoint.weight,
                 limits: specs(&overall, concurrency, Origin::EndpointOverall(name()), Place::Shared, share_overall),

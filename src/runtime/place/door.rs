@@ -52,7 +52,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             }
             let stuck = !ancestors.is_empty()
                 && state.machine.is_full(record, rule)
-                && state.machine.would_deadlock(rule, record, self.wishes.endpoints(), &ancestors);
+                && state.machine.would_deadlock(rule, record, state.machine.among(id), &ancestors);
             if stuck {
                 return Look::Stuck;
             }

@@ -57,9 +57,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             return Ok(());
         }
         let (rule, Known { id, record }) = (self.rule, known);
-        let endpoints = self.wishes.endpoints();
         let hopeless = self.shared().with(|state, _| {
-            !state.machine.is_granted(id) && state.machine.would_deadlock(rule, record, endpoints, &ancestors)
+            let machine = &state.machine;
+            !machine.is_granted(id) && machine.would_deadlock(rule, record, machine.among(id), &ancestors)
         });
         if hopeless {
             self.leave(known);

@@ -49,8 +49,8 @@ pub(crate) struct Special {
     pub(crate) policy: Option<RetryPolicy>,
     /// `None`: the rule's. [`Nanos::MAX`]: any time.
     pub(crate) attempt_timeout: Option<Nanos>,
-    /// The endpoints that it may use; empty: all.
-    pub(crate) endpoints: Vec<EndpointId>,
+    /// The names of the endpoints that it may use; empty: all.
+    pub(crate) endpoints: Vec<Box<str>>,
     /// How long after it came into the line it starts at the earliest.
     pub(crate) not_before: Nanos,
 }
@@ -69,9 +69,14 @@ impl Wishes {
         self.special.as_ref().map_or(&[], |special| &special.units)
     }
 
-    /// The endpoints that it may use; empty: all.
-    pub(crate) fn endpoints(&self) -> &[EndpointId] {
-        self.special.as_ref().map_or(&[], |special| &special.endpoints)
+    /// The endpoints that it may use; empty: all. Under the lock: their places may be others' the next time.
+    pub(crate) fn endpoints(&self, shared: &Shared) -> Result<Vec<EndpointId>, Refused> {
+        let names = self.special.as_ref().map_or(&[][..], |special| &special.endpoints);
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let live = shared.live.load();
+        names.iter().map(|name| live.find_endpoint(name)).collect()
     }
 
     /// Whether it may well start within the time that it may wait; `None`: for as long as it takes.
@@ -361,7 +366,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let (rule, wishes) = (self.rule, &self.wishes);
         let shared: &Arc<Shared> = self.shared.borrow();
         shared.with_record(&self.key, |state, now, record| {
-            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, wishes.endpoints(), ancestors) {
+            let endpoints = match wishes.endpoints(shared) {
+                Ok(endpoints) => endpoints,
+                Err(unknown) => return Ok(Err(unknown)),
+            };
+            if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, &endpoints, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
             let max_wait =
@@ -372,7 +381,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 units: wishes.units(),
                 not_before: (!not_before.is_zero()).then(|| now.saturating_add(not_before)),
                 deadline: deadline(now, max_wait, Nanos::ZERO),
-                endpoints: wishes.endpoints(),
+                endpoints: &endpoints,
             };
             // What lets nobody in says why itself.
             let lets_in = state.machine.lets_in(rule);
@@ -411,11 +420,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     fn next_start(&self, record: KeyId) -> NextStart {
-        let rule = self.rule;
-        let (units, endpoints) = (self.wishes.units(), self.wishes.endpoints());
-        let entry = Entry { cost: self.wishes.cost, units, endpoints, ..Entry::default() };
-        self.shared()
-            .with(|state, now| NextStart::since(now, state.machine.next_start_of(now, rule, Some(record), &entry)))
+        let (rule, cost, units) = (self.rule, self.wishes.cost, self.wishes.units());
+        let shared = self.shared();
+        shared.with(|state, now| match self.wishes.endpoints(shared) {
+            Ok(endpoints) => {
+                let entry = Entry { cost, units, endpoints: &endpoints, ..Entry::default() };
+                NextStart::since(now, state.machine.next_start_of(now, rule, Some(record), &entry))
+            }
+            Err(_) => NextStart::Never,
+        })
     }
 }
 

@@ -124,7 +124,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 state.machine.count_invalid(now);
             }
             state.machine.report(now, id, Report::Neutral, 0);
-            if let Some(endpoint) = state.machine.endpoint_of(id) {
+            // One that came behind the same name meanwhile has done nothing.
+            if let Some(endpoint) = state.machine.lasting_endpoint_of(id) {
                 match fate {
                     EndpointFate::Disabled => drop(state.machine.disable_endpoint(now, endpoint)),
                     EndpointFate::Exhausted => drop(state.machine.exhaust_endpoint(now, endpoint)),
@@ -211,7 +212,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             let record = state.machine.key_of(id).unwrap_or(known.record);
             let endpoint = state.machine.endpoint_of(id);
             let target = scope.map(|scope| aim(scope, rule, record, endpoint));
+            let is_gone = endpoint != state.machine.lasting_endpoint_of(id);
             whose = endpoint.filter(|endpoint| target == Some(Target::Endpoint(*endpoint)));
+            let is_about = !(is_gone && whose.is_some());
             let deadline = deadline(now, max_wait, waited);
             state.ended(is_permit);
             if invalid {
@@ -220,6 +223,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             let seed = state.draw();
             if let (FailureKind::Retry { after: None }, Some(target)) = (kind, target)
                 && target != Target::Request
+                && is_about
             {
                 spent.bare = state.machine.slow_down(now, id, target);
             }
@@ -237,6 +241,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             let decision = within_budget(state, kind, decision);
             let (back, wait, holding) = match (decision, target) {
                 (Decision::GiveUp { reason, hold }, target) => {
+                    let target = target.filter(|_| is_about);
                     let holding = target.zip(hold).map(|(target, wait)| Holding::new(state, now, target, wait));
                     if let (Some(wait), Some(target)) = (hold, target) {
                         let until = now.saturating_add(wait);

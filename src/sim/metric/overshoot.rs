@@ -87,7 +87,7 @@ fn places(rules: &Rules) -> impl Iterator<Item = Place<'_>> {
         let binds = Binds::Level(level);
         fields.map(|(field, quotas, each_key)| Place { path: level.path(field), binds, each_key, quotas })
     });
-    let endpoints = (0..).map(EndpointId).zip(rules.endpoint_limits()).flat_map(|(id, limits)| {
+    let endpoints = EndpointId::all().zip(rules.endpoint_limits()).flat_map(|(id, limits)| {
         let fields = [("overall", limits.overall, false), ("per_key", limits.per_key, true)];
         let path = |field| Level::path_of_endpoint(limits.name, field);
         let binds = Binds::Endpoint(id);
