@@ -37,6 +37,8 @@ pub struct Failure<E> {
     pub(crate) cause: Cause<E>,
     pub(crate) hold: Option<Scope>,
     pub(crate) invalid: bool,
+    #[cfg_attr(not(feature = "outbox"), expect(dead_code, reason = "to everybody else it is a transient failure"))]
+    pub(crate) unreachable: bool,
     pub(crate) endpoint: EndpointFate,
 }
 
@@ -84,6 +86,14 @@ impl<E> Failure<E> {
     /// The call had no effect and may work later: it is tried again after the policy's backoff.
     pub const fn transient(error: E) -> Self {
         Self::of(Cause::Transient(error))
+    }
+
+    /// Nothing got as far as the server: its name was not found, the connection was refused.
+    ///
+    /// A transient failure, except for an [outbox](crate::outbox), if the crate has that feature: its messages wait behind
+    /// an outage for as long as it lasts, and that costs them no attempt.
+    pub fn unreachable(error: E) -> Self {
+        Self { unreachable: true, ..Self::transient(error) }
     }
 
     /// The call may or may not have had its effect, as after a timeout.
@@ -161,13 +171,50 @@ impl<E> Failure<E> {
         self
     }
 
+    /// Whether it may have had its effect.
+    #[cfg(feature = "outbox")]
+    pub(crate) const fn is_ambiguous(&self) -> bool {
+        matches!(self.cause, Cause::Ambiguous(_))
+    }
+
+    /// For how long it is to wait, if it is told to.
+    #[cfg(feature = "outbox")]
+    pub(crate) const fn wait(&self) -> Option<Option<Duration>> {
+        match self.cause {
+            Cause::Retry { after, .. } => Some(after),
+            Cause::Unsaid(_) | Cause::Permanent(_) | Cause::Transient(_) | Cause::Ambiguous(_) => None,
+        }
+    }
+
+    /// The same as if the server had asked for a wait.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn into_wait(self, after: Duration) -> Self {
+        let Self { cause, hold, invalid, endpoint, unreachable: _ } = self;
+        let last = cause.into_error();
+        Self { cause: Cause::Retry { after: Some(after), last }, hold, invalid, unreachable: false, endpoint }
+    }
+
+    /// The same failure with another error.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn map<F>(self, convert: impl FnOnce(E) -> F) -> Failure<F> {
+        let Self { cause, hold, invalid, unreachable, endpoint } = self;
+        let cause = match cause {
+            Cause::Unsaid(error) => Cause::Unsaid(convert(error)),
+            Cause::Permanent(error) => Cause::Permanent(convert(error)),
+            Cause::Transient(error) => Cause::Transient(convert(error)),
+            Cause::Ambiguous(error) => Cause::Ambiguous(convert(error)),
+            Cause::Retry { after, last } => Cause::Retry { after, last: last.map(convert) },
+        };
+        Failure { cause, hold, invalid, unreachable, endpoint }
+    }
+
     /// The server asked to come again later. `None`: it did not say when.
     pub(crate) const fn retry(after: Option<Duration>) -> Self {
         Self::of(Cause::Retry { after, last: None })
     }
 
     const fn of(cause: Cause<E>) -> Self {
-        Self { cause, hold: None, invalid: false, endpoint: EndpointFate::Stays }
+        Self { cause, hold: None, invalid: false, unreachable: false, endpoint: EndpointFate::Stays }
     }
 
     /// The failure that a verdict about `error` stands for.

@@ -56,6 +56,8 @@ pub mod headers;
 mod key;
 #[cfg(any(feature = "reqwest", feature = "tower"))]
 pub mod middleware;
+#[cfg(feature = "outbox")]
+pub mod outbox;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;

@@ -227,7 +227,9 @@ fn a_window_goes_to_the_limit_that_is_most_like_it() {
         (window("all", 50, None, None, 1), 1),
         (window("wide", 70, Some(3_600), None, 1), 1),
         (ServerWindow { charge: Charge::Unit(0), ..window("tokens", 1_000, Some(60), None, 0) }, 2),
-        (ServerWindow { charge: Charge::Unit(1), ..window("words", 1_000, Some(60), None, 0) }, 2),
+        // What nothing counts says nothing of requests, unless nothing is left of it.
+        (ServerWindow { charge: Charge::Unit(1), ..window("words", 1_000, Some(60), None, 1) }, 2),
+        (ServerWindow { charge: Charge::Unit(1), ..window("words", 1_000, Some(60), None, 0) }, 0),
     ] {
         let mut world = World::new(rules);
         let first = world.start(0);
@@ -330,4 +332,140 @@ fn no_reset_is_believed_beyond_an_hour_or_the_limits_own_period() {
         world.answer(0, first, &[left(0, 300 * 86_400_000)]);
         assert_eq!(world.machine.next_start(at(0), RULE, Some(world.key)), NextStart::At(at(until)));
     }
+}
+
+const fn of(name: &'static str, window: ServerWindow<'static>) -> ServerWindow<'static> {
+    ServerWindow { name, ..window }
+}
+
+const fn without_reset(left: u32) -> ServerWindow<'static> {
+    ServerWindow { reset: None, ..self::left(left, 0) }
+}
+
+const fn so_long(secs: u64, window: ServerWindow<'static>) -> ServerWindow<'static> {
+    ServerWindow { per: Some(Nanos::from_secs(secs)), ..window }
+}
+
+#[test]
+fn windows_of_one_name_and_two_lengths_are_two() {
+    let mut world = World::new("overall = '20/1s'");
+    let first = world.start(0);
+    world.answer(100, first, &[so_long(1, without_reset(0)), so_long(120, without_reset(80))]);
+    assert_eq!(world.machine.next_start(at(100), RULE, Some(world.key)), NextStart::At(at(1_100)));
+}
+
+#[test]
+fn a_window_whose_length_is_not_always_told_stays_one() {
+    for told in [[None, Some(60)], [Some(60), None]] {
+        let [first, second] = told.map(|secs| {
+            move |left| match secs {
+                Some(secs) => so_long(secs, without_reset(left)),
+                None => without_reset(left),
+            }
+        });
+        let mut world = World::new("per_key = '20/60s'");
+        let one = world.start(0);
+        let next = world.start(100);
+        world.answer(100, one, &[first(0)]);
+        // It was asked for when the other answer was there, so it knows better.
+        world.answer(200, next, &[second(5)]);
+        assert_eq!(world.free(200), 5, "{told:?}");
+    }
+}
+
+#[test]
+fn an_older_answer_about_another_window_of_the_name_ends_no_hold() {
+    let mut world = World::new("per_key = '20/60s'");
+    let ids: Vec<RequestId> = (0..2).map(|_| world.start(0)).collect();
+    world.answer(100, ids[0], &[left(0, 60_000)]);
+    // Not of a later window, as the first has not ended: the server counts in two after all.
+    world.answer(200, ids[1], &[left(15, 3_000_000)]);
+    assert_eq!(world.machine.next_start(at(200), RULE, Some(world.key)), NextStart::At(at(60_100)));
+    assert_eq!(world.free(60_100), 15);
+}
+
+#[test]
+fn a_told_reset_stands_beside_answers_without_one() {
+    let mut world = World::new("per_key = '10/60s'");
+    let ids: Vec<RequestId> = (0..2).map(|_| world.start(0)).collect();
+    world.answer(100, ids[0], &[left(5, 10_000)]);
+    world.answer(200, ids[1], &[without_reset(0)]);
+    assert_eq!(world.machine.next_start(at(200), RULE, Some(world.key)), NextStart::At(at(10_100)));
+
+    let mut world = World::new("per_key = '10/60s'");
+    let ids: Vec<RequestId> = (0..2).map(|_| world.start(0)).collect();
+    world.answer(100, ids[0], &[without_reset(0)]);
+    world.answer(200, ids[1], &[left(5, 10_000)]);
+    assert_eq!(world.machine.next_start(at(200), RULE, Some(world.key)), NextStart::At(at(10_200)));
+}
+
+#[test]
+fn a_window_ends_at_its_reset_however_many_answers_without_one_come() {
+    let mut world = World::new("per_key = '20/10s'");
+    let first = world.start(0);
+    world.answer(0, first, &[left(3, 10_000)]);
+    let second = world.start(5_000);
+    world.answer(5_000, second, &[without_reset(2)]);
+    let third = world.start(11_000);
+    world.answer(11_100, third, &[without_reset(18)]);
+    assert_eq!(world.free(11_100), 18);
+}
+
+#[test]
+fn a_window_too_many_takes_nothing_from_those_that_are_known() {
+    const NAMES: [&str; 20] =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t"];
+    let mut world = World::new("per_key = '100/60s'");
+    let ids: Vec<RequestId> = (0..20).map(|_| world.start(0)).collect();
+    for (name, id) in NAMES.into_iter().zip(ids) {
+        let remaining = if name == "a" { 0 } else { 60 };
+        world.answer(100, id, &[of(name, left(remaining, if name == "t" { 70_000 } else { 60_000 }))]);
+    }
+    assert_eq!(world.machine.next_start(at(100), RULE, Some(world.key)), NextStart::At(at(60_100)));
+    // What is not told apart counts for as long as the longest of it: 60, less 20 that ended without a word.
+    assert_eq!(world.free(60_100), 41);
+}
+
+#[test]
+fn an_old_answer_past_the_reset_gives_nothing_back_that_was_not_told() {
+    let of_four = |remaining, millis| ServerWindow { limit: Some(4), ..so_long(8, left(remaining, millis)) };
+    let mut world = World::new("per_key = '20/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[of_four(0, 900)]);
+    let (old, second) = (world.start(1_000), world.start(1_000));
+    world.answer(1_100, second, &[of_four(0, 900)]);
+    // Past the reset there is one, and an answer that is older than that is about the window before.
+    assert_eq!(world.machine.next_start(at(2_000), RULE, Some(world.key)), NextStart::WhenOneEnds);
+    world.answer(2_050, old, &[of_four(3, 1_000)]);
+    assert_eq!(world.machine.next_start(at(2_050), RULE, Some(world.key)), NextStart::At(at(3_050)));
+}
+
+#[test]
+fn the_difference_that_was_not_seen_for_longest_goes() {
+    let mut world = World::new("per_key = '500/60s'");
+    let tell = |world: &mut World, limit| {
+        let id = world.start(0);
+        world.answer(0, id, &[ServerWindow { limit: Some(limit), ..left(400, 60_000) }]);
+        let is_told = |notice: &Notice| matches!(notice, Notice::LimitDiffers(_));
+        world.machine.take_notices().drain(..).filter(is_told).count()
+    };
+    assert!((1..=64).all(|limit| tell(&mut world, limit) == 1));
+    assert_eq!((tell(&mut world, 1), tell(&mut world, 65)), (0, 1));
+    let differences = world.machine.snapshot(at(0)).differences;
+    let reported: Vec<u32> = differences.iter().map(|difference| difference.reported).collect();
+    assert_eq!(reported, (3..=64).chain([1, 65]).collect::<Vec<_>>());
+}
+
+#[test]
+fn differences_go_with_the_numbers_that_they_are_from() {
+    let mut world = World::new("overall = '60/60s'\nper_key = '50/60s'");
+    let id = world.start(0);
+    let told = |name, side| of(name, ServerWindow { limit: Some(40), side: Some(side), ..left(39, 60_000) });
+    world.answer(0, id, &[told("key", Side::Key), told("all", Side::All)]);
+    let rules: Rules = "overall = '60/60s'\nper_key = '40/60s'".parse().expect("rules");
+    let plan = Arc::unwrap_or_clone(rules.plan()).succeeding(world.machine.plan());
+    world.machine.replace(at(1), Arc::new(plan));
+    let differences = world.machine.snapshot(at(1)).differences;
+    let windows: Vec<&str> = differences.iter().map(|difference| &*difference.window).collect();
+    assert_eq!(windows, ["all"]);
 }

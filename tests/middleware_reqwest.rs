@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use request_balancer::middleware::{BalancerMiddleware, Route};
+use request_balancer::middleware::{BalancerMiddleware, BodyNotRepeatable, Route};
 use request_balancer::{Balancer, NextStart, Rules};
 use reqwest_middleware::ClientWithMiddleware;
 use tokio::net::TcpListener;
@@ -94,8 +94,11 @@ async fn a_body_that_can_not_be_made_again_is_sent_once_and_the_refusal_holds_al
     let (address, seen) = serve(&[(429, &[("Retry-After", "7")], ""), (200, &[], "")]).await;
     let balancer = balancer("[rules]\ncall = '9/1s'");
     let body = reqwest::Body::wrap(Full::new(Bytes::from("once")));
-    let response = client(&balancer).post(format!("http://{address}/")).body(body).send().await.expect("answered");
-    assert_eq!(response.status(), 429);
+    let sent = client(&balancer).post(format!("http://{address}/")).body(body).send().await;
+    let Err(reqwest_middleware::Error::Middleware(error)) = sent else { panic!("{sent:?}") };
+    let refusal = error.downcast::<BodyNotRepeatable>().expect("it says so");
+    assert_eq!(refusal.to_string(), "refused with status 429, and the body can't be made again: send bytes or text");
+    assert_eq!(refusal.response.headers()["Retry-After"], "7");
     assert_eq!(*seen.lock().expect("no panic"), [(0, "once".to_owned())]);
     let NextStart::After(wait) = balancer.next_start("call", "127.0.0.1").expect("a rule") else { panic!("no hold") };
     assert_eq!(wait.as_secs_f64().ceil(), 7.0);
@@ -138,5 +141,25 @@ async fn a_body_that_was_read_is_handed_over_whole() {
         assert_eq!(response.content_length(), Some(REFUSAL.len() as u64));
         assert_eq!(response.text().await.expect("whole"), REFUSAL);
         assert_eq!(seen.lock().expect("no panic").len(), attempts, "{longest}");
+    }
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn only_a_success_ends_a_row_of_slow_downs() {
+    for (status, second) in [(200, 5), (404, 10), (500, 10)] {
+        let scripts: [Script; 3] = [
+            &[(429, &[], ""), (200, &[], ""), (429, &[], ""), (200, &[], "")],
+            &[(429, &[], ""), (404, &[], ""), (429, &[], ""), (200, &[], "")],
+            &[(429, &[], ""), (500, &[], ""), (429, &[], ""), (200, &[], "")],
+        ];
+        let script = scripts.into_iter().find(|script| script[1].0 == status).expect("one of them");
+        let (address, seen) = serve(script).await;
+        let balancer = balancer("[rules]\ncall = { per_key = '9/1s', retry = { jitter = 0 } }");
+        let client = client(&balancer);
+        for expected in [status, 200] {
+            assert_eq!(client.get(format!("http://{address}/")).send().await.expect("answered").status(), expected);
+        }
+        let seen: Vec<u64> = seen.lock().expect("no panic").iter().map(|(at, _)| *at).collect();
+        assert_eq!(seen, [0, 5, 5, 5 + second], "{status}");
     }
 }

@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use request_balancer::headers::{self, Dialect};
 use request_balancer::middleware::{BalancerLayer, Route, ServiceError};
-use request_balancer::{Balancer, Refused, Rules};
+use request_balancer::{Balancer, NextStart, Refused, Rules};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -143,4 +146,76 @@ async fn a_dropped_future_leaves_the_line() {
     assert!(waits.is_err());
     assert_eq!(balancer.snapshot().waiting, 0);
     assert_eq!(starts.lock().expect("no panic").len(), 1);
+}
+
+type Boxed = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A request whose body nobody can copy, as tonic's.
+fn boxed() -> Request<Boxed> {
+    Request::get("http://shop.example/goods").body(Full::from("goods").boxed_unsync()).expect("valid")
+}
+
+/// A service of such requests that notes their bodies, and refuses the first.
+fn unrepeatable(
+    seen: &Arc<Mutex<Vec<Bytes>>>,
+) -> impl Service<Request<Boxed>, Response = Response<()>, Error = Infallible, Future: Send> + Clone + Send + 'static {
+    let seen = Arc::clone(seen);
+    service_fn(move |request: Request<Boxed>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let body = request.into_body().collect().await?.to_bytes();
+            let mut seen = seen.lock().expect("no panic");
+            seen.push(body);
+            let response = Response::builder().status(if seen.len() == 1 { 429 } else { 200 });
+            Ok(response.header("Retry-After", "7").body(()).expect("valid"))
+        }
+    })
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_body_that_nobody_can_copy_is_sent_once_and_the_refusal_holds_all_the_same() {
+    let (seen, balancer) = (Arc::default(), balancer("[rules]\nGET = '9/1s'"));
+    let layer = BalancerLayer::new(balancer.clone(), |_: &Request<Boxed>| Route::new("GET", 1)).sent_once();
+    let mut service = layer.layer(unrepeatable(&seen));
+    let began = Instant::now();
+    assert_eq!(service.call(boxed()).await.expect("answered").status(), 429);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert_eq!(balancer.next_start("GET", 1).expect("a rule"), NextStart::After(Duration::from_secs(7)));
+    let snapshot = balancer.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.in_flight), (0, 0));
+    assert_eq!(service.call(boxed()).await.expect("answered").status(), 200);
+    assert_eq!(began.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_body_that_somebody_can_make_again_is_sent_again() {
+    let (seen, balancer) = (Arc::default(), balancer("[rules]\nGET = '9/1s'"));
+    let layer = BalancerLayer::new(balancer, |_: &Request<Boxed>| Route::new("GET", 1));
+    let mut service = layer.copied_by(|_: &Request<Boxed>| Some(boxed())).layer(unrepeatable(&seen));
+    let began = Instant::now();
+    assert_eq!(service.call(boxed()).await.expect("answered").status(), 200);
+    assert_eq!(began.elapsed(), Duration::from_secs(7));
+    assert_eq!(*seen.lock().expect("no panic"), ["goods", "goods"]);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn only_a_success_ends_a_row_of_slow_downs() {
+    const SCRIPTS: [Script; 2] =
+        [&[(429, &[]), (204, &[]), (429, &[]), (200, &[])], &[(429, &[]), (500, &[]), (429, &[]), (200, &[])]];
+    for (script, second) in SCRIPTS.into_iter().zip([5, 10]) {
+        let (starts, balancer) = (Starts::default(), balancer("[rules]\nGET = { retry = { jitter = 0 } }"));
+        let mut service = layer(&balancer).layer(service(&starts, script));
+        for expected in [script[1].0, 200] {
+            assert_eq!(service.call(get()).await.expect("answered").status(), expected);
+        }
+        assert_eq!(*starts.lock().expect("no panic"), [0, 5_000, 5_000, 5_000 + 1_000 * second]);
+    }
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn over_services_with_boxed_errors_the_error_is_still_one() {
+    let failing = |_: Request<&'static str>| std::future::ready(Err::<Response<()>, tower::BoxError>("broken".into()));
+    let balancer = balancer("[rules]\nGET = '9/1s'");
+    let error = layer(&balancer).layer(service_fn(failing)).call(get()).await.expect_err("fails");
+    assert_eq!(tower::BoxError::from(error).to_string(), "broken");
 }

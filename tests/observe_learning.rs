@@ -83,3 +83,41 @@ async fn a_number_that_differs_is_told_beside_the_one_that_the_key_has() {
     assert_eq!((difference.configured, difference.reported, difference.seen), (2, 8, 2));
     assert_eq!(balancer.next_start("read", "shop").expect("a rule"), NextStart::Now);
 }
+
+/// Starts one with these fields in its answer.
+async fn told(balancer: &Balancer, fields: &[(&str, &str)]) {
+    let answer = balancer.run("read", "k", async |attempt| {
+        attempt.check(200, fields.iter().map(|(name, value)| (*name, *value)), None)?;
+        Ok::<_, Failure<()>>(())
+    });
+    answer.await.expect("answered");
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_window_of_another_length_teaches_nothing() {
+    let balancer = balancer("[rules.read]\nper_key = '60/60s'\nobserve = { learn = '100/60s' }");
+    let hours = r#""h";q=5000;w=3600"#;
+    told(&balancer, &[("RateLimit-Policy", hours), ("RateLimit", r#""h";r=4999;t=3600"#)]).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(at_once(&balancer, "k").await, 60);
+    sleep(Duration::from_secs(60)).await;
+    let both = r#""m";q=80;w=60, "h";q=5000;w=3600"#;
+    told(&balancer, &[("RateLimit-Policy", both), ("RateLimit", r#""m";r=79;t=60, "h";r=4999;t=3600"#)]).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(at_once(&balancer, "k").await, 80);
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn what_is_left_is_no_word_about_how_many_there_are() {
+    let balancer = balancer("[rules.read]\nper_key = '5/60s'\nobserve = { learn = '10/60s' }");
+    told(&balancer, &[("RateLimit-Limit", "8"), ("RateLimit-Remaining", "7")]).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(at_once(&balancer, "k").await, 8);
+    for _ in 0..24 {
+        sleep(Duration::from_secs(3_600)).await;
+        told(&balancer, &[("RateLimit-Remaining", "7")]).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    let started = std::iter::from_fn(|| balancer.request("read", "k").try_acquire().ok());
+    assert_eq!(started.take(99).collect::<Vec<_>>().len(), 5);
+}

@@ -170,7 +170,7 @@ const FILES: &[(&str, &str)] = &[
     ("unused", "[rules.a]\n[limits.account]\noverall = '1/1s'\n[lanes.7]\nname = 'bulk'"),
     (
         "dialects",
-        "[dialects.shop]\nlike = 'gitbub'\nscope = 'all'\nrefused = [429, 99, 600, 70000, 'x']\nreset = 'ful'\nbodies = true\nwaitz = 1\n\
+        "[dialects.shop]\nlike = 'gitbub'\nscope = 'all'\nrefused = [429, 99, 600, 70000, 'x']\nreset = 'ful'\nbodies = true\nwaitz = 1\nnamed_by = 'X-*'\n\
          [dialects.shop.windows]\n'a' = { limt = 'X-A', limit = 5, reset = { form = 'ms' }, per = '0s', unit = 'Two words' }\n\
          b = { remaining = 'X B', reset = { header = '', form = 'seconds', x = 1 }, used = 'X-*-B' }\nc = {}\nd = 'X-D'\n\
          [dialects.shop.waits]\n'X-*' = 'seconds'\nX-Wait = 'second'\n'é' = 'any'\n\

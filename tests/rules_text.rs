@@ -68,6 +68,7 @@ scope = "global"
 refused = [409, 429]
 reset = "full"
 bodies = "any"
+named_by = "X-Shop-Counter"
 
 [dialects.shop.windows.day]
 unit = "tokens"

@@ -198,3 +198,14 @@ async fn a_permit_that_waits_again_can_be_dropped() {
     drop(balancer.request("send", 2).acquire().await.unwrap().retry(9 * SECOND));
     assert_eq!((balancer.key(2).in_flight, balancer.key(2).held), (0, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_submitted_while_all_breakers_are_open_is_refused_at_once() {
+    let balancer =
+        balancer("[pool]\nendpoints = ['api']\nbreaker = { failures = 1, reset = '60s' }\n[retry]\nattempts = 1");
+    let failed = balancer.run("default", 1, async |_| Err::<(), _>(Failure::transient("503"))).await;
+    assert_eq!(failed.unwrap_err().refused(), Some(&Refused::Attempts));
+    let submitted = balancer.request("default", 1).submit(async |_| Ok::<_, Failure<()>>(()));
+    assert!(matches!(submitted, Err(Refused::NoEndpoint { next_start: NextStart::After(_) })), "{submitted:?}");
+    assert_eq!(balancer.snapshot().waiting, 0);
+}

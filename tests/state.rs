@@ -419,4 +419,50 @@ mod told {
         start(&after, "read", "k");
         assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_windows_of_one_name_stay_two_and_a_state_without_lengths_is_read() {
+        let rules = "[rules.read]\nper_key = '50/60s'\nobserve = { dialect = 'riot' }";
+        let before = balancer(rules);
+        let permit = before.request("read", "k").try_acquire().expect("room for a start");
+        let fields = [("X-App-Rate-Limit", "20:600,100:1800"), ("X-App-Rate-Limit-Count", "18:600,98:1800")];
+        permit.check::<_, _, ()>(200, fields, None).expect("no refusal");
+        drop(permit);
+        let text = serde_json::to_string(&before.export_state_at(noon())).expect("a state can be written");
+        let after = balancer(rules);
+        let imported = after.import_state_at(&serde_json::from_str(&text).expect("a state"), noon());
+        assert_eq!((imported.taken, imported.ignored), (2, 0));
+        // The shorter is news of the shorter alone.
+        let permit = after.request("read", "k").try_acquire().expect("room for a start");
+        let fields = [("X-App-Rate-Limit", "20:600"), ("X-App-Rate-Limit-Count", "0:600")];
+        permit.check::<_, _, ()>(200, fields, None).expect("no refusal");
+        drop(permit);
+        assert_eq!(next(&after, "read", "k"), NextStart::Now);
+        start(&after, "read", "k");
+        assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR / 2));
+
+        let old = r#"{"v1":{"overall":{"held_until":null,"rules_held_until":[],"limits":[]},"keys":[["\"k\"",
+            {"held_until":null,"rules_held_until":[],"limits":[{"of":{"rule_per_key":"read"},"unit":"requests",
+            "past":{"told":{"per":60000000000,"window":"application","left":0,"until":UNTIL}}}]}]]}}"#;
+        let until = (noon() + HOUR).duration_since(std::time::UNIX_EPOCH).expect("later").as_nanos();
+        let after = balancer(rules);
+        let state: State = serde_json::from_str(&old.replace("UNTIL", &until.to_string())).expect("a state");
+        assert_eq!(after.import_state_at(&state, noon()).taken, 1);
+        assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_with_nothing_left_stays_so_beside_one_of_its_name_that_ends_later() {
+        let before = balancer(RULES);
+        let permits = [(); 2].map(|()| before.request("read", "k").try_acquire().expect("room for a start"));
+        tokio::time::advance(HOUR / 3_600).await;
+        for (permit, (left, reset)) in permits.into_iter().zip([("0", "120"), ("15", "3000")]) {
+            permit.observe(&says(left, reset));
+        }
+        assert_eq!(next(&before, "read", "k"), NextStart::After(HOUR / 30));
+        let state = before.export_state_at(noon());
+        let after = balancer(RULES);
+        after.import_state_at(&state, noon());
+        assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR / 30));
+    }
 }

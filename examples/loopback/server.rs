@@ -46,6 +46,9 @@ pub(crate) trait Api: Send + 'static {
     fn answer(&mut self, request: &Request<Incoming>, now: Instant) -> Answer;
 }
 
+/// So many times what the limits alone take is too long, however busy the machine is.
+const TOO_LONG: u32 = 3;
+
 /// A handle of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -62,8 +65,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Prints what came of it, beside the time that the limits alone take; an error if the client provoked a refusal or
-    /// did not get all its answers.
+    /// Prints what came of it, beside the time that the limits alone take; an error if the client provoked a refusal, did
+    /// not get all its answers, or waited for much longer than it had to.
     pub(crate) fn report(&self, api: &str, requests: u32, took: Duration, bound: Duration) -> anyhow::Result<()> {
         let tally = *lock(&self.tally);
         let Tally { answered, provoked, surprises } = tally;
@@ -74,6 +77,7 @@ impl Server {
             bound.as_secs_f64(),
         );
         anyhow::ensure!(answered == requests && provoked == 0, "{tally:?}");
+        anyhow::ensure!(took <= TOO_LONG * bound, "{took:?}, while the limits take {bound:?}");
         Ok(())
     }
 }

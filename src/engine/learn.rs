@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::limit;
-use super::observe::{ServerWindow, Spot};
+use super::observe::{ServerWindow, Spot, alike};
 use super::plan::{Learn, LimitKind, LimitSpec, RulePlan};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
@@ -37,6 +37,9 @@ impl<W> Scheduler<W> {
         let plan = &self.plan.rules[usize::from(record.rule)];
         let (Some(learn), Some(count)) = (plan.learn, window.limit) else { return };
         let Some(configured) = record.configured(plan).get(position) else { return };
+        if !is_about(configured.kind, window.per, learn) {
+            return;
+        }
         let Some(kind) = learnt(configured.kind, count, window.per, learn) else { return };
         let present = Queue::own(&record.numbers, plan);
         let change = (present[position].kind != kind).then(|| {
@@ -72,6 +75,7 @@ impl<W> Scheduler<W> {
 
     /// Gives a queue other numbers; what is known of past starts counts under them.
     pub(super) fn renumber(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
+        self.stirred = true;
         self.count_under(now, queue, numbers);
         if self.queues[queue].in_line > 0 {
             self.refuse_unfit(now);
@@ -115,6 +119,16 @@ impl Queue {
     /// The limits that are configured for it, whatever was learnt: the key's numbers, else the rule's.
     pub(super) fn configured<'a>(&'a self, rule: &'a RulePlan) -> &'a [LimitSpec] {
         self.numbers.as_ref().and_then(|own| own.configured()).map_or(&*rule.own, |specs| &**specs)
+    }
+}
+
+/// Whether a server's window is of the length of a limit that counts in one. For buckets any length tells a rate.
+fn is_about(kind: LimitKind, per: Option<Nanos>, learn: Learn) -> bool {
+    let period = limit::period(kind);
+    let is_like = |per: Nanos| alike(per, period) || alike(per, period.saturating_sub(learn.margin));
+    match kind {
+        LimitKind::Window { .. } | LimitKind::Calendar { .. } => per.is_none_or(is_like),
+        LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => true,
     }
 }
 

@@ -268,9 +268,7 @@ impl<W> Scheduler<W> {
         self.leave_store(index);
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
         self.unseat(now, index);
-        if !is_read {
-            self.unlearn(now, queue);
-        }
+        self.unlearn(now, queue);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;

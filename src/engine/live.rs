@@ -90,6 +90,7 @@ impl<W> Scheduler<W> {
         self.owe_all();
         self.review_slots();
         self.change_guard(now);
+        self.review_differences();
         for rule in 0..self.rules.len() {
             if self.rules[rule].paused {
                 self.revoke_where(now, |queue| usize::from(queue.rule) == rule);

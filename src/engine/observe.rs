@@ -14,7 +14,7 @@ use super::time::{Instant, Nanos};
 /// What a response says of one of the server's windows.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerWindow<'a> {
-    /// What tells it from the server's other windows.
+    /// What the server calls it. Together with [`per`](Self::per), it tells the window from the server's other ones.
     pub name: &'a str,
     /// What it counts.
     pub charge: Charge,
@@ -24,7 +24,7 @@ pub struct ServerWindow<'a> {
     pub limit: Option<u32>,
     /// How many are left.
     pub left: Option<u32>,
-    /// How long it is.
+    /// How long it is; `None`: not told.
     pub per: Option<Nanos>,
     /// When it begins anew.
     pub reset: Option<ServerReset>,
@@ -67,7 +67,7 @@ pub struct Difference {
     pub seen: u64,
 }
 
-/// Differences that are told apart.
+/// Differences that are told apart; the one that was not seen for longest goes.
 const DIFFERENCES: usize = 64;
 
 /// Where a limit is.
@@ -95,8 +95,9 @@ struct Circle {
 impl<W> Scheduler<W> {
     /// Takes in what the response to a running attempt says, before anything else is granted.
     ///
-    /// It only ever narrows: until its reset, each window lets no more of its limit start than it has left, less what is
-    /// granted or runs and less what ended without a word about it since the request was sent. Returns false, and takes
+    /// It only ever narrows: until its reset, and no longer than [`Plan::max_hold`](super::Plan::max_hold) or the limit's
+    /// period, each window lets no more of its limit start than it has left, less what is granted or runs and less what
+    /// ended without a word about it since the request was sent. Returns false, and takes
     /// nothing in, if no such attempt runs.
     pub fn observe<'a>(
         &mut self,
@@ -104,7 +105,7 @@ impl<W> Scheduler<W> {
         id: RequestId,
         windows: impl IntoIterator<Item = ServerWindow<'a>>,
     ) -> bool {
-        let now = self.tick(now);
+        let now = self.tick_quietly(now);
         let running = self.requests.get(id.index, id.generation).filter(|request| request.stage().may_go_on());
         let Some(request) = running else { return false };
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
@@ -117,7 +118,7 @@ impl<W> Scheduler<W> {
         for window in windows {
             is_any = true;
             self.observes = true;
-            let Some(spot) = self.spot(circle, &window) else { continue };
+            let Some((spot, window)) = self.aim(circle, window) else { continue };
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
             if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
@@ -132,9 +133,14 @@ impl<W> Scheduler<W> {
             self.read_all(now, id.index, &told);
         }
         self.told = told;
+        self.settled = false;
         self.redecide_all(key);
         self.pool_event();
-        self.after_event(now);
+        // While nobody stands in line there is nothing that it could be a turn for.
+        if self.anything_ready() || self.is_due(now) || self.pool.is_some() || !self.door.is_empty() {
+            self.stirred = true;
+            self.after_event(now);
+        }
         true
     }
 
@@ -166,7 +172,7 @@ impl<W> Scheduler<W> {
         };
         for window in windows {
             self.observes = true;
-            if let Some(spot) = self.spot(circle, &window) {
+            if let Some((spot, window)) = self.aim(circle, window) {
                 self.compare(circle, spot, &window);
                 self.narrow(now, now, circle, spot, &window);
             }
@@ -178,6 +184,20 @@ impl<W> Scheduler<W> {
         self.pool_event();
         self.dispatch(now);
         true
+    }
+
+    /// The limit that a window narrows, and how. One that counts what no limit does says nothing of requests while
+    /// something is left of it, and stops them all where nothing is.
+    fn aim<'a>(&self, circle: Circle, window: ServerWindow<'a>) -> Option<(Spot, ServerWindow<'a>)> {
+        if let Some(spot) = self.spot(circle, &window) {
+            return Some((spot, window));
+        }
+        let is_counted = || self.candidates(circle).any(|(_, spec)| spec.charge == window.charge);
+        if window.left != Some(0) || window.charge == Charge::Requests || is_counted() {
+            return None;
+        }
+        let window = ServerWindow { charge: Charge::Requests, limit: None, ..window };
+        self.spot(circle, &window).map(|spot| (spot, window))
     }
 
     /// The limit that a window narrows: of those that count the same, on its side if there are any, the one whose period
@@ -252,6 +272,7 @@ impl<W> Scheduler<W> {
         let period = limit::period(spec.kind);
         let word = Word {
             window: window.name,
+            per: window.per,
             limit: window.limit,
             left,
             sent,
@@ -321,6 +342,20 @@ impl<W> Scheduler<W> {
         }
     }
 
+    /// Forgets differences from numbers that the rules no longer have.
+    pub(super) fn review_differences(&mut self) {
+        let Self { plan, differences, .. } = self;
+        let rules = plan.rules.iter().filter(|rule| !rule.removed).flat_map(|rule| &rule.own);
+        let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints);
+        let endpoints = endpoints.flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
+        let all = || plan.shared_limits.iter().chain(&plan.key_limits).chain(rules.clone()).chain(endpoints.clone());
+        let is_same = |known: &Difference, spec: &LimitSpec| {
+            let (count, period) = (limit::capacity(spec.kind), limit::period(spec.kind));
+            (&spec.origin, spec.charge, count, period) == (&known.origin, known.charge, known.configured, known.period)
+        };
+        differences.retain(|known| all().any(|spec| is_same(known, spec)));
+    }
+
     /// Takes a note if the server has another count for a window as long as the limit's.
     fn compare(&mut self, circle: Circle, spot: Spot, window: &ServerWindow<'_>) {
         let Some(reported) = window.limit else { return };
@@ -335,7 +370,7 @@ impl<W> Scheduler<W> {
             }
         };
         let Some(LimitSpec { origin, kind, charge, .. }) = configured else { return };
-        let is_as_long = window.per.is_none_or(|per| ratio(per.get(), limit::period(*kind).get()) <= LIKE);
+        let is_as_long = window.per.is_none_or(|per| alike(per, limit::period(*kind)));
         let count = limit::capacity(*kind);
         if count == reported || !is_as_long {
             return;
@@ -346,9 +381,11 @@ impl<W> Scheduler<W> {
                 && known.origin == *origin
                 && *known.window == *window.name
         };
+        // The one that was seen last stands last.
         if let Some(known) = self.differences.iter().position(is_it) {
             self.differences[known].seen += 1;
-        } else if self.differences.len() < DIFFERENCES {
+            self.differences[known..].rotate_left(1);
+        } else {
             let difference = Difference {
                 origin: origin.clone(),
                 charge: *charge,
@@ -358,6 +395,10 @@ impl<W> Scheduler<W> {
                 reported,
                 seen: 1,
             };
+            if self.differences.len() == DIFFERENCES {
+                self.differences.remove(0);
+            }
+            self.stirred = true;
             self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
             self.differences.push(difference);
         }
@@ -392,18 +433,29 @@ impl Narrows {
 }
 
 /// Periods that differ by no more are of one window: a tenth is a margin.
-const LIKE: u128 = SAME * 11 / 10;
+const LIKE: u64 = SAME * 11 / 10;
 /// The ratio of equals.
-const SAME: u128 = 1 << 20;
+const SAME: u64 = 1 << 20;
 
 /// How little a limit is like a server's window: by period, then by count. What was not told makes no difference.
-fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u128, u128) {
+fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u64, u64) {
     let period = window.per.map_or(SAME, |per| ratio(per.get(), limit::period(kind).get()));
     let count = window.limit.map_or(SAME, |count| ratio(count.into(), limit::capacity(kind).into()));
     (if period <= LIKE { SAME } else { period }, count)
 }
 
+/// Whether two lengths are of one window.
+pub(super) fn alike(one: Nanos, other: Nanos) -> bool {
+    ratio(one.get(), other.get()) <= LIKE
+}
+
 /// The larger in terms of the smaller.
-fn ratio(one: u64, other: u64) -> u128 {
-    u128::from(one.max(other)) * SAME / u128::from(one.min(other).max(1))
+fn ratio(one: u64, other: u64) -> u64 {
+    if one == other {
+        return SAME;
+    }
+    let (larger, smaller) = (one.max(other), one.min(other).max(1));
+    // Most numbers are small enough for the division that costs less.
+    let exactly = || u64::try_from(u128::from(larger) * u128::from(SAME) / u128::from(smaller)).unwrap_or(u64::MAX);
+    larger.checked_mul(SAME).map_or_else(exactly, |larger| larger / smaller)
 }

@@ -161,7 +161,7 @@ impl<W> Scheduler<W> {
         self.timers.next().min(self.sweeps.next()).min(lease)
     }
 
-    fn is_due(&self, now: Instant) -> bool {
+    pub(super) fn is_due(&self, now: Instant) -> bool {
         self.timers.peek().is_some_and(|(at, _)| at <= now) || self.leases.front().is_some_and(|&(at, _)| at <= now)
     }
 

@@ -7,8 +7,9 @@ use arrayvec::ArrayVec;
 use super::dialect::{Dialect, Family, Form, Meaning, ServerScope, WindowSpec, fits};
 use super::family::{self, Named, Role};
 use super::moment::{self, Ahead, HORIZON, Moment, Told};
+use super::name::Name;
 use super::number::Number;
-use super::observation::{Name, NoteKind, Observation, WINDOWS};
+use super::observation::{NoteKind, Observation, WINDOWS};
 use super::slot::Slot;
 
 /// More lines of a list than anybody sends.
@@ -19,6 +20,9 @@ const LINES: usize = 4;
 pub(super) struct Collected<'d, 'h> {
     pub(super) dialect: &'d Dialect,
     families: &'d [Family],
+    /// The field that names the windows of the families.
+    named_by: Option<&'d str>,
+    name: Name,
     pub(super) slots: ArrayVec<Slot<'d, 'h>, WINDOWS>,
     /// In nanoseconds since 1970.
     pub(super) date: Option<i64>,
@@ -38,6 +42,8 @@ impl<'d, 'h> Collected<'d, 'h> {
         Self {
             dialect,
             families: families.unwrap_or_default(),
+            named_by: dialect.layers().find_map(|layer| layer.named_by.as_deref()),
+            name: Name::default(),
             slots: ArrayVec::new(),
             date: None,
             cached: false,
@@ -62,11 +68,23 @@ impl<'d, 'h> Collected<'d, 'h> {
                 self.date = self.date.or_else(|| moment::http_date(value));
                 true
             }
+            _ if self.named_by.is_some_and(|field| header.eq_ignore_ascii_case(field.as_bytes())) => {
+                self.name = Name::lower(value);
+                true
+            }
             _ => self.take_generic(header, value, observation) & self.take_own(header, value, observation),
         };
         if !understood {
-            observation.note(&Name::lower(header), NoteKind::Unreadable);
+            observation.note(header, NoteKind::Unreadable);
         }
+    }
+
+    /// Gives the windows of the families, as far as their fields have no words of their own, the name that was told.
+    pub(super) fn name_windows(&mut self) {
+        let is_plain = |slot: &&mut Slot<'_, '_>| {
+            slot.word.is_empty() && self.families.iter().any(|family| family.prefix == slot.group)
+        };
+        self.slots.iter_mut().filter(is_plain).for_each(|slot| slot.word = self.name);
     }
 
     fn take_generic(&mut self, header: &'h [u8], value: &'h [u8], observation: &mut Observation) -> bool {

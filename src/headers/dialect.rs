@@ -29,6 +29,8 @@ pub struct Dialect {
     pub(crate) like: Option<&'static Self>,
     /// Those of the nearest dialect that has any.
     pub(crate) families: Cow<'static, [Family]>,
+    /// That of the nearest dialect that has any.
+    pub(crate) named_by: Option<Cow<'static, str>>,
     pub(crate) windows: Cow<'static, [WindowSpec]>,
     pub(crate) waits: Cow<'static, [WaitField]>,
     pub(crate) words: Cow<'static, [Words]>,
@@ -48,6 +50,7 @@ impl Dialect {
             name: Cow::Borrowed(name),
             like: None,
             families: Cow::Borrowed(&[]),
+            named_by: None,
             windows: Cow::Borrowed(&[]),
             waits: Cow::Borrowed(&[]),
             words: Cow::Borrowed(&[]),
@@ -69,6 +72,29 @@ impl Dialect {
     /// Reads the fields of `base` too. Default: only its own.
     pub const fn like(mut self, base: &'static Self) -> Self {
         self.like = Some(base);
+        self
+    }
+
+    /// The field whose value says which of several windows `RateLimit-…`, `X-RateLimit-…` and their like are about this
+    /// time: it is the name of that window. Default: that of the dialect that it is like; without one, they are always
+    /// about the same.
+    ///
+    /// ```
+    /// use request_balancer::headers::Dialect;
+    ///
+    /// static SHOP: Dialect = Dialect::new("shop").like(Dialect::auto()).named_by("X-Shop-Counter");
+    /// # #[cfg(feature = "headers")]
+    /// # {
+    /// use request_balancer::headers::read;
+    /// use std::time::SystemTime;
+    ///
+    /// let fields = [("X-Shop-Counter", "search"), ("X-RateLimit-Remaining", "4")];
+    /// assert_eq!(read(200, fields, None, SystemTime::now(), &SHOP).windows()[0].name, "search");
+    /// # }
+    /// ```
+    pub const fn named_by(mut self, header: &'static str) -> Self {
+        // As below.
+        mem::forget(self.named_by.replace(Cow::Borrowed(header)));
         self
     }
 

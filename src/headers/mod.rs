@@ -11,6 +11,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod builtin;
+mod cut;
 mod dialect;
 mod json;
 
@@ -20,6 +21,8 @@ mod collect;
 mod family;
 #[cfg(feature = "headers")]
 mod moment;
+#[cfg(feature = "headers")]
+mod name;
 #[cfg(feature = "headers")]
 mod number;
 #[cfg(feature = "headers")]
@@ -35,12 +38,15 @@ mod structured;
 #[cfg(feature = "json")]
 mod walk;
 
+pub(crate) use cut::short;
 pub(crate) use dialect::REQUESTS;
 pub use dialect::{Dialect, Field, Form, Meaning, Part, ServerScope, WaitField, WindowSpec, Word, Words};
 pub use json::Pick;
 pub(crate) use json::What;
 #[cfg(feature = "headers")]
-pub use observation::{Name, Note, NoteKind, Observation, Reset, Window};
+pub use name::Name;
+#[cfg(feature = "headers")]
+pub use observation::{Note, NoteKind, Observation, Reset, Window};
 #[cfg(feature = "headers")]
 pub use read::read;
 #[cfg(feature = "http")]

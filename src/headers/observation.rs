@@ -1,12 +1,12 @@
 //! What a response said: a small, fixed amount of plain values.
 
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
-use arrayvec::{ArrayString, ArrayVec};
+use arrayvec::ArrayVec;
 
 use super::dialect::{REQUESTS, ServerScope};
+use super::name::Name;
 
 /// More windows than anybody tells in one response.
 pub(super) const WINDOWS: usize = 8;
@@ -104,9 +104,9 @@ impl Observation {
         }
     }
 
-    pub(super) fn note(&mut self, field: &str, kind: NoteKind) {
+    pub(super) fn note(&mut self, field: impl AsRef<[u8]>, kind: NoteKind) {
         // Four of them say enough.
-        let _ = self.notes.try_push(Note { field: Name::new(field), kind });
+        let _ = self.notes.try_push(Note { field: Name::beginning(field.as_ref()), kind });
     }
 }
 
@@ -156,8 +156,8 @@ impl Window {
 /// When a window begins anew, seen from the moment at which the response was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// After this time. The server may have rounded it down by up to the grain: a second where it writes whole
-    /// seconds.
+    /// After this time. The server may have rounded it, up or down, by up to the grain: a second where it writes whole
+    /// seconds. Nobody waits for the grain: what was rounded down is asked for too early by as much, and then refused.
     In {
         /// Time from the response.
         after: Duration,
@@ -227,75 +227,4 @@ pub enum NoteKind {
     Cached,
     /// There is no room for all.
     TooMany,
-}
-
-/// A short name without an allocation; longer ones are cut after 23 bytes.
-///
-/// ```
-/// use request_balancer::headers::Name;
-///
-/// assert_eq!(Name::new("tokens"), "tokens");
-/// assert_eq!(Name::new("a name of no less than 30 bytes").len(), 23);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Name(ArrayString<23>);
-
-impl Name {
-    /// Cuts `text` where it must.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        let mut name = ArrayString::new();
-        if name.try_push_str(text).is_err() {
-            for letter in text.chars() {
-                if name.try_push(letter).is_err() {
-                    break;
-                }
-            }
-        }
-        Self(name)
-    }
-
-    /// Text of header fields: small letters, and a `?` for what is not visible ASCII.
-    pub(super) fn lower(text: &[u8]) -> Self {
-        let mut name = ArrayString::new();
-        for byte in text {
-            let letter = if byte.is_ascii_graphic() { char::from(byte.to_ascii_lowercase()) } else { '?' };
-            if name.try_push(letter).is_err() {
-                break;
-            }
-        }
-        Self(name)
-    }
-}
-
-impl Deref for Name {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl PartialEq<str> for Name {
-    fn eq(&self, other: &str) -> bool {
-        **self == *other
-    }
-}
-
-impl PartialEq<&str> for Name {
-    fn eq(&self, other: &&str) -> bool {
-        **self == **other
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
 }

@@ -132,6 +132,7 @@ fn finish<'d>(
             observation.note("age", NoteKind::Cached);
         }
     } else {
+        collected.name_windows();
         for slot in &mut collected.slots {
             slot.finish(base, &collected.policies, observation);
         }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::dialect::{Form, Part, ServerScope};
 use super::family::Role;
 use super::moment::{self, Ahead, HORIZON, Moment, Told};
+use super::name::Name;
 use super::number::Number;
-use super::observation::{Name, NoteKind, Observation, Reset, Window};
+use super::observation::{NoteKind, Observation, Reset, Window};
 use super::structured::{self, Item};
 
 /// What was read of one window.

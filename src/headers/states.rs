@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::dialect::REQUESTS;
 use super::moment::HORIZON;
-use super::observation::{Name, NoteKind, Observation, Reset, Window};
+use super::name::Name;
+use super::observation::{NoteKind, Observation, Reset, Window};
 use super::structured::{self, Item, Member, Told};
 
 const FIELD: &str = "ratelimit";

@@ -34,15 +34,15 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-#[cfg(feature = "shared")]
+#[cfg(any(feature = "outbox", feature = "shared"))]
 impl Key {
-    /// Text that no other key has.
-    pub(crate) fn written(&self) -> String {
+    /// As serde writes it: text that no other key has.
+    pub(crate) fn to_text(&self) -> String {
         Written(self).to_string()
     }
 
-    /// The key that is written so.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    /// The key that is written so, if any is.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         read(text)
     }
 }

@@ -4,7 +4,8 @@
 //! Both do the same: a function of the request names its rule and key; the request starts when its turn comes; what the
 //! response says of the server's own counters is taken in, in the rule's dialect; a response that refuses it because of
 //! too many puts it back in line. Once the retry policy allows no more attempts, the last response is handed over as it
-//! is.
+//! is. A status below 400 is a success, which ends a row of answers "slow down" without a number; another one, such as a
+//! 404 that is handed over, says nothing of it.
 //!
 //! Bodies of responses are not touched, so what only they say is not seen, unless somebody below has read one: a response
 //! that carries an [`Observation`](crate::headers::Observation) among its
@@ -23,9 +24,9 @@ use std::sync::Arc;
 use crate::key::Key;
 
 #[cfg(feature = "reqwest")]
-pub use self::reqwest::BalancerMiddleware;
+pub use self::reqwest::{BalancerMiddleware, BodyNotRepeatable};
 #[cfg(feature = "tower")]
-pub use self::tower::{BalancedService, BalancerLayer, ResponseFuture, ServiceError};
+pub use self::tower::{BalancedService, BalancerLayer, Cloned, CopyRequest, Once, ResponseFuture, ServiceError};
 
 /// Whose turn a request waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +57,22 @@ impl Route {
         self
     }
 
-    /// Sending it twice does no harm: an attempt that timed out is followed by another. Default: it may do harm.
+    /// Sending it twice does no harm: an attempt that ran for the rule's `attempt_timeout` is followed by another. Only
+    /// the layer of tower goes by that time; with reqwest the client has its own. Default: it may do harm.
     pub const fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
+    /// Its place in line, to be asked for.
     fn request<'a>(&self, balancer: &'a crate::Balancer) -> crate::Request<'a> {
         let request = balancer.request(&self.rule, self.key.clone()).cost(self.cost);
         let request = self.units.iter().fold(request, |request, (unit, cost)| request.cost_of(unit, *cost));
         if self.idempotent { request.idempotent() } else { request }
     }
+}
+
+/// Whether a response shows that the server does what it is asked.
+fn is_success(status: http::StatusCode) -> bool {
+    status.as_u16() < 400
 }

@@ -1,15 +1,13 @@
 //! A middleware for reqwest: every request of a client goes through a balancer.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::task::Poll;
 
 use async_trait::async_trait;
 use http::Extensions;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
-use super::{Route, peek};
+use super::{Route, is_success, peek};
 use crate::error::Failure;
 use crate::headers::Observation;
 use crate::runtime::{Balancer, Permit};
@@ -17,7 +15,8 @@ use crate::runtime::{Balancer, Permit};
 /// Puts every request of a client under a balancer, as [the module](super) says.
 ///
 /// The function says which rule and key a request is for. A request that is refused is sent again if its body can be
-/// made again (bytes and text can, streams can't); else the refusal holds whom it is about and is handed over as it is.
+/// made again (bytes and text can, streams can't); else the refusal holds whom it is about, and is in the error that says
+/// so.
 /// No `attempt_timeout` goes for it: the client has its own.
 ///
 /// ```
@@ -36,7 +35,12 @@ use crate::runtime::{Balancer, Permit};
 ///
 /// # Errors
 ///
-/// Those of the client, and a [`Refused`](crate::Refused) as the middleware's own error.
+/// Those of the client, and as the middleware's own a [`Refused`](crate::Refused) or a [`BodyNotRepeatable`].
+///
+/// # Cancel safety
+///
+/// As with tower: dropped, the future of a request leaves the line, or its attempt ends; it keeps its rate slot if it was
+/// started.
 pub struct BalancerMiddleware<F> {
     balancer: Balancer,
     route: F,
@@ -80,29 +84,45 @@ impl<F> fmt::Debug for BalancerMiddleware<F> {
     }
 }
 
+/// The server refused a request because of too many, and its body can't be made again: whom the refusal is about is held.
+///
+/// ```
+/// use request_balancer::middleware::BodyNotRepeatable;
+///
+/// fn refusal(error: reqwest_middleware::Error) -> Option<reqwest::Response> {
+///     let reqwest_middleware::Error::Middleware(error) = error else { return None };
+///     error.downcast::<BodyNotRepeatable>().ok().map(|error| error.response)
+/// }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("refused with status {}, and the body can't be made again: send bytes or text", .response.status().as_u16())]
+#[non_exhaustive]
+pub struct BodyNotRepeatable {
+    /// What the server answered.
+    pub response: Response,
+}
+
 #[async_trait]
 impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMiddleware<F> {
     async fn handle(&self, mut request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
-        let route = (self.route)(&request);
-        let mut permit = route.request(&self.balancer).acquire().await.map_err(Error::middleware)?;
+        let mut copy = request.try_clone();
+        let asked = (self.route)(&request).request(&self.balancer);
+        let asked = if copy.is_some() { asked } else { asked.no_retry() };
+        let mut permit = asked.acquire().await.map_err(Error::middleware)?;
         loop {
-            let copy = request.try_clone();
             let response = next.clone().run(request, extensions).await?;
             let (response, checked) = self.check(&permit, response).await;
             let Err(refusal) = checked else {
-                permit.succeed();
+                if is_success(response.status()) {
+                    permit.succeed();
+                }
                 return Ok(response);
             };
-            let mut again = std::pin::pin!(permit.fail(refusal));
-            // Polled once, it holds whom the refusal is about; dropped then, it leaves the line.
-            let first = poll_fn(|context| Poll::Ready(again.as_mut().poll(context))).await;
-            let Some(copy) = copy else { return Ok(response) };
-            let started = match first {
-                Poll::Ready(started) => started,
-                Poll::Pending => again.await,
-            };
-            let Ok(started) = started else { return Ok(response) };
-            (permit, request) = (started, copy);
+            let again = permit.fail(refusal).await;
+            let Some(repeated) = copy else { return Err(Error::middleware(BodyNotRepeatable { response })) };
+            let Ok(started) = again else { return Ok(response) };
+            copy = repeated.try_clone();
+            (permit, request) = (started, repeated);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::builder::{At, Rule};
 use super::model::{CheckedRule, Model};
 use super::quota::Quota;
 use crate::engine::{Learn, Nanos, Narrows, ObserveRef};
+use crate::headers::short;
 
 /// What a rule makes of what the server says of its own counters, in the making.
 ///
@@ -56,8 +57,8 @@ impl Observe {
     }
 
     /// The rule's own `per_key`, or what a key has of its own under it, goes by the server's number, key by key; never
-    /// above this. 24 hours after that was last told, the first attempt to end without a word brings the configured
-    /// number back. Default: numbers that differ are reported, and the configured ones stand.
+    /// above this. Only windows as long as the limit's tell it, and those whose length is not told; for token buckets any
+    /// do, as rates. 24 hours after a number was last told, the next attempt to end brings the configured one back. Default: numbers that differ are reported, and the configured ones stand.
     pub fn learn(mut self, most: Quota) -> Self {
         self.learn = Some(most.into());
         self
@@ -96,7 +97,7 @@ impl CheckedRule {
 
     pub(super) fn observe_refs(&self) -> Box<[ObserveRef]> {
         let windows = self.observe.windows.iter();
-        windows.map(|(window, narrows)| ObserveRef { window: Arc::clone(window), narrows: narrows.clone() }).collect()
+        windows.map(|(window, narrows)| ObserveRef { window: short(window).into(), narrows: narrows.clone() }).collect()
     }
 
     pub(super) fn learning(&self, model: &Model) -> Option<Learn> {

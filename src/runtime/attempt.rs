@@ -129,8 +129,11 @@ impl Attempt {
     /// Takes in what the response says of the server's own counters, before anything else starts.
     ///
     /// It only ever narrows: until its reset, each window of the server's lets no more start than it has left, less what
-    /// is under way and what ended without a word about it. Which limit that narrows says
-    /// [`Rule::observe`](crate::Rule::observe). A refusal is not taken for one: [`check`](Self::check) does both. Once the
+    /// is under way and what ended without a word about it. No reset is believed beyond an hour or the limit's own period,
+    /// whichever is longer: after that one request tries again. Nor is one waited for longer than it was told: of a server
+    /// that rounds down, the last second is asked for too early. A window that does not tell its reset counts for its
+    /// length, or for the limit's. Which limit it narrows says [`Rule::observe`](crate::Rule::observe); one that counts
+    /// what no limit does, such as tokens, narrows one of requests while nothing is left of it. A refusal is not taken for one: [`check`](Self::check) does both. Once the
     /// attempt has ended it changes nothing. It never fails.
     ///
     /// ```

@@ -157,7 +157,8 @@ impl Shared {
 }
 
 /// A request that somebody may want explained. It keeps nothing alive.
-pub(super) struct Explainable {
+#[derive(Clone)]
+pub(crate) struct Explainable {
     pub(super) shared: Weak<Shared>,
     pub(super) id: Option<RequestId>,
     pub(super) rule: RuleId,
@@ -166,7 +167,7 @@ pub(super) struct Explainable {
 }
 
 impl Explainable {
-    pub(super) fn explain(&self) -> Explanation {
+    pub(crate) fn explain(&self) -> Explanation {
         let explained = self.shared.upgrade().zip(self.id).and_then(|(shared, id)| {
             let (explained, now) = shared.with(|state, now| (state.machine.explain_request(now, id), now));
             Some(Explanation::new(&shared.live.load(), now, self.rule, self.key.clone(), explained?))

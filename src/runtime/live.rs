@@ -128,9 +128,14 @@ impl Live {
             name: name.to_owned(),
             nearest: nearest(name, self.rules.units()).map(str::to_owned),
         };
-        match self.rules.unit(name).ok_or_else(unknown)? {
-            Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit).ok_or_else(unknown),
-            charge @ (Charge::Attempt | Charge::Requests) => Ok(charge),
+        self.charge(name).ok_or_else(unknown)
+    }
+
+    /// The same, where a unit that was never declared is no mistake.
+    pub(super) fn charge(&self, name: &str) -> Option<Charge> {
+        match self.rules.unit(name)? {
+            Charge::Unit(_) => self.units.iter().position(|known| known == name).map(Charge::Unit),
+            charge @ (Charge::Attempt | Charge::Requests) => Some(charge),
         }
     }
 

@@ -44,10 +44,13 @@ pub use balancer::Balancer;
 pub use builder::Builder;
 pub use closing::Ended;
 pub use event::{Event, Events};
+#[cfg(feature = "outbox")]
+pub(crate) use explain::Explainable;
 pub use explain::{EndpointReport, EndpointStanding, Explanation, LimitReport, Reason, Standing};
 pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
-
+#[cfg(feature = "outbox")]
+pub(crate) use place::{Failed, Past, Witness};
 pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;
@@ -59,3 +62,5 @@ pub use state::{Imported, State};
 pub use target::Target;
 pub use ticket::Ticket;
 pub use typed::{Pool, PooledAttempt, PooledRequest};
+#[cfg(feature = "outbox")]
+pub(crate) use wall::clock as wall_clock;

@@ -48,7 +48,9 @@ pub(super) use self::read::*;
 #[cfg(feature = "headers")]
 mod read {
     use super::Duration;
-    use crate::engine::{self, HoldCause, Instant, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side};
+    use crate::engine::{
+        self, Charge, HoldCause, Instant, Nanos, RequestId, RuleId, Scope, ServerReset, ServerWindow, Side,
+    };
     use crate::error::Failure;
     use crate::headers::{self, Dialect, Observation, Reset, ServerScope};
     use crate::key::Key;
@@ -63,7 +65,7 @@ mod read {
         pub(crate) fn observe(&self, attempt: Option<RequestId>, observation: &Observation) {
             let Some(id) = attempt.filter(|_| !observation.windows().is_empty()) else { return };
             let live = self.live.load();
-            self.with(|state, now| state.machine.observe(now, id, windows(&live, observation)));
+            self.with_quietly(|state, now| state.machine.observe(now, id, windows(&live, observation)));
         }
 
         /// Reads the response to a running attempt in its rule's dialect, takes in what it says, and makes a failure of
@@ -182,7 +184,12 @@ mod read {
         let refill = observation.wait().filter(|_| observation.resets_are_full_refills());
         let windows = observation.windows().iter().filter(|window| window.reset != Some(Reset::Over));
         windows.filter_map(move |window| {
-            let charge = live.unit(&window.unit).ok()?;
+            let (charge, limit) = match live.charge(&window.unit) {
+                Some(charge) => (charge, window.limit),
+                // Of what nobody counts here, nothing left is no request left; how many there are is of no use.
+                None if window.is_exhausted() => (Charge::Requests, None),
+                None => return None,
+            };
             let reset = match (refill, window.reset) {
                 (Some(wait), Some(Reset::In { grain, .. })) if window.is_exhausted() => Some((wait, grain)),
                 (_, Some(Reset::In { after, grain })) => Some((after, grain)),
@@ -192,7 +199,7 @@ mod read {
                 name: &window.name,
                 charge,
                 side: window.scope.map(side),
-                limit: window.limit.map(count),
+                limit: limit.map(count),
                 left: window.remaining.map(count),
                 per: window.per.map(Nanos::from),
                 reset: reset.map(|(after, grain)| ServerReset { after: after.into(), grain: grain.into() }),

@@ -152,7 +152,7 @@ impl Permit {
     ///
     /// As [`retry`](Self::retry).
     pub async fn fail<E>(mut self, failure: Failure<E>) -> Result<Self, Refused> {
-        let Failure { cause, hold, invalid, endpoint } = failure;
+        let Failure { cause, hold, invalid, endpoint, unreachable: _ } = failure;
         if invalid {
             self.place.set_invalid();
         }

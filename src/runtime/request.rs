@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::permit::{Acquire, Permit};
+#[cfg(feature = "outbox")]
+use super::place::Past;
 use super::place::{Place, Wishes};
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
+#[cfg(feature = "outbox")]
+use crate::engine::RetryPolicy;
 use crate::engine::{Charge, Nanos, RuleId};
 use crate::error::{NextStart, Outcome, Refused, Verdict};
 use crate::key::Key;
@@ -198,6 +202,28 @@ impl<'a, C> Request<'a, C> {
             self.wishes.special().policy = Some(policy);
         }
         self
+    }
+
+    /// Goes on where an earlier run of the program left off, for as long as a server wants it to wait, whether or not it was
+    /// sent before.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn resume(mut self, past: Past, retry: &Retry) -> Self {
+        if let Ok(rule) = self.rule {
+            let policy = retry.over(&self.shared.live.load().rule(rule).retry);
+            let policy = RetryPolicy { waits: u32::MAX, ceiling: None, total_wait: None, ..policy };
+            self.wishes.special().policy = Some(policy);
+        }
+        self.wishes.special().past = Some(past);
+        self.wishes.idempotent = true;
+        self.wishes.max_wait = Some(Nanos::MAX);
+        self
+    }
+
+    /// Its own policy, if it has one, and whether its rule is `ordered`.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn own_terms(&self) -> Option<(RetryPolicy, bool)> {
+        let rule = self.rule.as_ref().ok()?;
+        Some((self.wishes.policy()?.clone(), self.shared.live.load().rule(*rule).ordered))
     }
 
     /// One attempt, whatever comes of it. A wait that the server asks for still holds its scope for others.

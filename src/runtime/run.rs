@@ -87,7 +87,7 @@ impl<T, E, C: ClassifyUnsaid<E>> Judge<Outcome<T, E>, E> for Told<C> {
 
     fn judge(&self, output: Outcome<T, E>) -> Outcome<T, E> {
         match output {
-            Err(Failure { cause: Cause::Unsaid(error), hold, invalid, endpoint }) => {
+            Err(Failure { cause: Cause::Unsaid(error), hold, invalid, endpoint, unreachable: _ }) => {
                 let verdict = self.0.verdict(&error);
                 let failure = Failure::judged(error, verdict);
                 let endpoint = if endpoint == EndpointFate::Stays { failure.endpoint } else { endpoint };

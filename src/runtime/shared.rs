@@ -130,6 +130,14 @@ impl Shared {
         self.call(state, now, call)
     }
 
+    /// The same for a call that most of the time leaves nothing to see to.
+    #[cfg(feature = "headers")]
+    pub(crate) fn with_quietly<R>(&self, call: impl FnOnce(&mut State, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let now = state.clock.read();
+        self.call(state, now, call)
+    }
+
     /// The same at the end of an attempt. Unless it `matters` anyway, the clock is read only for a limit that counts from
     /// there.
     pub(crate) fn with_end<R>(&self, id: RequestId, matters: bool, call: impl FnOnce(&mut State, Instant) -> R) -> R {

@@ -10,6 +10,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+#[cfg(feature = "outbox")]
+use super::explain::Standing;
 use super::explain::{Explainable, Explanation};
 use super::place::Place;
 use super::run::Steps;
@@ -118,6 +120,21 @@ impl<T, E> Ticket<T, E> {
     #[must_use]
     pub fn why(&self) -> Explanation {
         self.request.explain()
+    }
+
+    /// What explains it as long as somebody may want that.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn explainable(&self) -> Explainable {
+        self.request.clone()
+    }
+
+    /// Whether it need not wait: it may start, it runs, or it is over.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn need_not_wait(&self) -> bool {
+        match self.why().standing {
+            Standing::Granted | Standing::Running | Standing::Over => true,
+            Standing::New | Standing::Waiting | Standing::Asleep | Standing::SteppedOut(_) => false,
+        }
     }
 
     /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.

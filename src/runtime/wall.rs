@@ -10,9 +10,9 @@ pub(super) fn now() -> i128 {
     unix(SystemTime::now())
 }
 
-/// What it shows: moments in responses that carry no date of their own are counted from it.
-#[cfg(feature = "headers")]
-pub(super) fn clock() -> SystemTime {
+/// What it shows: moments in responses that carry no date of their own are counted from it, and what outlives the process.
+#[cfg(any(feature = "headers", feature = "outbox"))]
+pub(crate) fn clock() -> SystemTime {
     SystemTime::now()
 }
 

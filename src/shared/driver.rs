@@ -317,7 +317,7 @@ fn name_at(shared: &Shared, state: &State, prefix: &str, site: Site) -> Option<A
     let spec = state.machine.shared_spec(site)?;
     let live = shared.live.load();
     let key = match site {
-        Site::Key(key, _) | Site::Own(_, key, _) => Some(state.desk.keys.get(&key)?.written()),
+        Site::Key(key, _) | Site::Own(_, key, _) => Some(state.desk.keys.get(&key)?.to_text()),
         Site::Shared(_) | Site::Endpoint(..) => None,
     };
     Some(names::of_limit(prefix, &spec, live.unit_name(spec.charge), key.as_deref()))

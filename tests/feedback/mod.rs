@@ -37,9 +37,36 @@ pub(crate) enum Kind {
     Sliding,
 }
 
+/// What a server does not say, or not exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Resets are whole seconds, rounded down.
+    Floored,
+    /// One answer in ten does not say when the window begins anew.
+    NoReset,
+    /// One in ten does not say how many are left.
+    NoRemaining,
+    /// Every other refusal says nothing at all.
+    Bare,
+}
+
+impl Fault {
+    pub(crate) const ALL: &[Self] = &[Self::Floored, Self::NoReset, Self::NoRemaining, Self::Bare];
+
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Floored => "resets rounded down",
+            Self::NoReset => "without reset 10 %",
+            Self::NoRemaining => "without remaining 10 %",
+            Self::Bare => "bare refusals 50 %",
+        }
+    }
+}
+
 /// One setting of the study.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
+    pub(crate) faults: &'static [Fault],
     pub(crate) kind: Kind,
     /// Of a hundred slots, how many others ask for.
     pub(crate) others: u64,
@@ -55,8 +82,8 @@ pub(crate) struct Outcome {
     pub(crate) runs: u64,
     pub(crate) starts: u64,
     pub(crate) refused: u64,
-    /// Refused though an answer of the very window, after which nobody else took anything, had said how many were left,
-    /// and no answer of it was without fields.
+    /// Refused though an answer that was read before had said how many were left until a reset that is yet to come, and
+    /// nobody else took anything since.
     pub(crate) foreseeable: u64,
     /// Slots that others left.
     pub(crate) slots: u64,
@@ -97,12 +124,23 @@ pub(crate) fn study(setting: Setting, policy: Policy, seeds: std::ops::Range<u64
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     accepted: bool,
-    /// How many are left and in how long the window begins anew.
-    fields: Option<(u32, u64)>,
-    /// The server's window, by number, and what others had taken of it.
-    window: u64,
+    /// How many are left.
+    left: Option<u32>,
+    /// In how long the window begins anew.
+    after: Option<u64>,
+    written: u64,
+    /// What others had ever taken.
     others: u64,
+    /// How long to wait, of a refusal.
+    wait: Option<u64>,
+}
+
+/// An answer that said all there is to say.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: u64,
     reset: u64,
+    others: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,12 +180,16 @@ struct World {
     literal: Option<(u32, u64)>,
     looks_at: u64,
     outcome: Outcome,
-    /// Per window: the others' takes when the first answer arrived; whether one was without fields.
-    heard: std::collections::BTreeMap<u64, (u64, bool)>,
+    /// What others ever took.
+    others: u64,
+    heard: Vec<Heard>,
 }
 
 /// Attempts at once.
 const AT_ONCE: usize = 8;
+/// How long a refusal holds that does not say.
+const BARE_WAIT: u64 = 5_000 * MS;
+const SECOND: u64 = 1_000 * MS;
 
 impl World {
     fn new(setting: Setting, policy: Policy, seed: u64) -> Self {
@@ -174,7 +216,8 @@ impl World {
             literal: None,
             looks_at: u64::MAX,
             outcome: Outcome { runs: 1, ..Outcome::default() },
-            heard: std::collections::BTreeMap::new(),
+            others: 0,
+            heard: Vec::new(),
         };
         for at in arrivals {
             world.plan(at.as_nanos(), Event::Other);
@@ -247,6 +290,7 @@ impl World {
         self.counted.push_back((self.now, is_ours));
         let window = usize::try_from(self.window()).expect("few");
         self.used[window][usize::from(!is_ours)] += 1;
+        self.others += u64::from(!is_ours);
     }
 
     fn reset(&self) -> u64 {
@@ -259,34 +303,43 @@ impl World {
     fn reaches(&mut self, number: usize) {
         self.forget();
         let accepted = self.left() > 0;
-        let others = self.used[usize::try_from(self.window()).expect("few")][1];
         if accepted {
             self.count(true);
         } else {
             self.outcome.refused += 1;
-            self.note_foreseeable(number, others);
+            self.note_foreseeable(number);
         }
-        let reset = self.reset();
-        let has_fields = !accepted || self.rng.below(100) >= self.setting.missing;
-        let left = u32::try_from(self.left()).expect("few");
-        let fields = has_fields.then_some((left, reset - self.now));
-        self.sent[number].answer = Some(Answer { accepted, fields, window: self.window(), others, reset });
+        let is_bare = !accepted && self.has(Fault::Bare) && self.one_in(2);
+        let has_fields = !is_bare && (!accepted || self.rng.below(100) >= self.setting.missing);
+        let has_left = has_fields && !(self.has(Fault::NoRemaining) && self.one_in(10));
+        let has_reset = has_fields && !(self.has(Fault::NoReset) && self.one_in(10));
+        let exact = self.reset() - self.now;
+        let after = if self.has(Fault::Floored) { exact / SECOND * SECOND } else { exact };
+        self.sent[number].answer = Some(Answer {
+            accepted,
+            left: has_left.then(|| u32::try_from(self.left()).expect("few")),
+            after: has_reset.then_some(after),
+            written: self.now,
+            others: self.others,
+            wait: (!accepted && !is_bare).then_some(after),
+        });
         let back = self.rng.between(10, 200) * MS;
         self.plan(self.now + back, Event::Answers(number));
     }
 
-    /// The first answer of this window that reached the client before it sent this request said how many were left;
-    /// nobody else took any since, and every answer had its fields.
-    fn note_foreseeable(&mut self, number: usize, others: u64) {
-        let sent = self.sent[number].at;
-        let of_window =
-            self.sent.iter().filter(|other| other.answer.is_some_and(|answer| answer.window == self.window()));
-        let first = self.heard.get(&self.window()).filter(|(at, _)| *at < sent);
-        let first_others = of_window.clone().filter_map(|other| other.answer).map(|answer| answer.others).min();
-        let all_told = of_window.filter_map(|other| other.answer).all(|answer| answer.fields.is_some());
-        if self.setting.kind == Kind::Fixed && first.is_some() && all_told && first_others == Some(others) {
-            self.outcome.foreseeable += 1;
-        }
+    fn has(&self, fault: Fault) -> bool {
+        self.setting.faults.contains(&fault)
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.rng.below(many) == 0
+    }
+
+    fn note_foreseeable(&mut self, number: usize) {
+        let (now, others, sent) = (self.now, self.others, self.sent[number].at);
+        self.heard.retain(|heard| heard.reset > now);
+        let could_know = |heard: &Heard| heard.at < sent && heard.others == others;
+        self.outcome.foreseeable += u64::from(self.heard.iter().any(could_know));
     }
 
     // The client.
@@ -294,29 +347,42 @@ impl World {
     fn answers(&mut self, number: usize) {
         let (now, id, key) = (Instant::from_nanos(self.now), self.sent[number].id, self.key);
         let answer = self.sent[number].answer.expect("it reached the server");
-        self.heard.entry(answer.window).or_insert((self.now, true));
         self.in_flight -= 1;
-        if let Some((left, after)) = answer.fields {
-            match self.policy {
-                Policy::Deaf => {}
-                Policy::Literal => self.literal = Some((left, self.now + after)),
-                Policy::Overlay => {
-                    let window = ServerWindow {
-                        name: "window",
-                        charge: Charge::Requests,
-                        side: None,
-                        limit: None,
-                        left: Some(left),
-                        per: None,
-                        reset: Some(ServerReset { after: Nanos::new(after), grain: Nanos::from_millis(1) }),
-                    };
-                    assert!(self.machine.observe(now, id, [window]));
-                }
+        let grain = if self.has(Fault::Floored) { SECOND } else { MS };
+        if let (Some(_), Some(after)) = (answer.left, answer.after) {
+            let reset = answer.written + after;
+            self.heard.push(Heard { at: self.now, reset, others: answer.others });
+        }
+        match self.policy {
+            Policy::Deaf => {}
+            Policy::Literal => {
+                let known = self.literal.filter(|(_, until)| *until > self.now);
+                let until = answer.after.map(|after| self.now + after).or_else(|| known.map(|(_, until)| until));
+                let left = answer.left.or_else(|| known.map(|(left, _)| left));
+                self.literal = left.zip(until).or(self.literal);
+            }
+            Policy::Overlay => {
+                let window = ServerWindow {
+                    name: "window",
+                    charge: Charge::Requests,
+                    side: None,
+                    limit: None,
+                    left: answer.left,
+                    per: None,
+                    reset: answer.after.map(|after| ServerReset { after: Nanos::new(after), grain: Nanos::new(grain) }),
+                };
+                let windows = Some(window).filter(|window| window.left.is_some() || window.reset.is_some());
+                assert!(self.machine.observe(now, id, windows));
             }
         }
         self.machine.finish(now, id);
         if !answer.accepted {
-            let wait = answer.reset.saturating_sub(self.now).max(MS);
+            let wait = match answer.wait {
+                None => BARE_WAIT,
+                // Seconds that are over hide up to one more.
+                Some(0) => grain,
+                Some(wait) => wait,
+            };
             self.machine.hold(now, Target::Key(key), now.saturating_add(Nanos::new(wait)));
         }
     }

@@ -8,6 +8,7 @@ mod observed;
 mod rules;
 mod said;
 mod setup;
+mod zeros;
 
 #[cfg(feature = "headers")]
 pub(crate) use headers::{headers_bytes, headers_pieces};

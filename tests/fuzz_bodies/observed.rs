@@ -8,6 +8,7 @@ use request_balancer::engine::{
 };
 
 use super::said::Said;
+use super::zeros::Zeros;
 
 const RULE: RuleId = RuleId(0);
 
@@ -55,36 +56,41 @@ enum Op {
 }
 
 /// One client listens to whatever the server says, another one does not: what the first one starts the other could have
-/// started too, at every instant.
+/// started too, at every instant. And where nothing is left of a window, nothing starts before its reset, unless a later
+/// answer says otherwise.
 pub(crate) fn observed(bytes: &[u8]) {
     const RULES: &str = "overall = '9/2s'\nper_key = ['6/1s', '11/5s']\nkey_concurrency = 5";
     let mut bytes = Unstructured::new(bytes);
     let (mut listens, mut deaf) = (Client::new(RULES), Client::new(RULES));
-    let mut running: Vec<(RequestId, RequestId)> = Vec::new();
+    let mut running: Vec<(RequestId, RequestId, Instant)> = Vec::new();
+    let mut zeros = Zeros::default();
     let mut now = Instant::ZERO;
     while let Ok(op) = Op::arbitrary(&mut bytes) {
         match op {
             Op::Start => {
                 if let Some(id) = listens.start(now) {
-                    running.push((id, deaf.start(now).expect("room without what the server says")));
+                    running.push((id, deaf.start(now).expect("room without what the server says"), now));
                 }
             }
             Op::Read { request, said } => {
-                if let Some((id, _)) = pick(&running, request) {
+                if let Some((_, (id, _, sent))) = pick(&running, request) {
                     let windows = said.iter().flatten().map(Said::window);
-                    assert!(listens.machine.observe(now, running[id].0, windows), "it runs");
+                    assert!(listens.machine.observe(now, id, windows.clone()), "it runs");
+                    windows.for_each(|window| zeros.say(window, sent, now));
                 }
             }
             Op::End(request) => {
                 if let Some((position, _)) = pick(&running, request) {
-                    let (one, other) = running.swap_remove(position);
+                    let (one, other, _) = running.swap_remove(position);
                     listens.machine.finish(now, one);
                     deaf.machine.finish(now, other);
                 }
             }
             Op::Tell(said, is_key) => {
                 let target = if is_key { Target::Key(listens.key) } else { Target::Overall };
-                listens.machine.observe_target(now, target, [said.window()]);
+                if listens.machine.observe_target(now, target, [said.window()]) {
+                    zeros.say(said.window(), now, now);
+                }
             }
             Op::Hold(millis) => {
                 let until = after(now, millis);
@@ -98,7 +104,9 @@ pub(crate) fn observed(bytes: &[u8]) {
                 deaf.machine.dispatch(now);
             }
         }
-        match (deaf.next(now), listens.next(now)) {
+        let next = listens.next(now);
+        zeros.judge(now, next);
+        match (deaf.next(now), next) {
             (NextStart::Now, _) | (NextStart::At(_), NextStart::WhenOneEnds) => {}
             (NextStart::At(without), NextStart::At(with)) => assert!(without <= with, "{without:?}, {with:?}"),
             (NextStart::WhenOneEnds, next) => assert_ne!(next, NextStart::Now),

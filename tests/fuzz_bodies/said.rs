@@ -9,7 +9,7 @@ pub(crate) struct Said {
     name: u8,
     left: Option<u8>,
     limit: Option<u8>,
-    per: Option<u16>,
+    is_long: Option<bool>,
     reset: Option<(u16, bool)>,
     side: Option<bool>,
     counts_another: u8,
@@ -28,7 +28,7 @@ impl Said {
             side: self.side.map(|is_key| if is_key { Side::Key } else { Side::All }),
             limit: self.limit.map(u32::from),
             left: self.left.map(|left| u32::from(left % 16)),
-            per: self.per.map(millis),
+            per: self.is_long.map(|is_long| millis(if is_long { 5_000 } else { 500 })),
             reset: self.reset.map(|(after, is_coarse)| ServerReset {
                 after: millis(after % 4_000),
                 grain: millis(if is_coarse { 1_000 } else { 1 }),

@@ -84,7 +84,7 @@ pub(crate) fn end(answer: Result<Answer, Wrong>, json: bool) -> ExitCode {
     }
 }
 
-fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     // Where standard error is closed nobody wants to hear of it.
     let _ = io::stderr().write_all(text.as_bytes());
 }

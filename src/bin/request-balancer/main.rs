@@ -12,6 +12,7 @@ mod explain;
 mod failures;
 mod lanes;
 mod log;
+mod outbox;
 mod plan;
 mod pool;
 mod probe;
@@ -107,6 +108,13 @@ enum Command {
         #[arg(long = "units", value_name = "UNIT=COST", value_parser = unit)]
         units: Vec<(String, u32)>,
     },
+    /// Show what an outbox's file has stored, and put it right. Not while a program has it open.
+    Outbox {
+        /// The outbox's file.
+        file: PathBuf,
+        #[command(subcommand)]
+        action: outbox::Action,
+    },
     /// Run a scenario in virtual time and print what it shows.
     Simulate {
         /// The scenario file.
@@ -163,6 +171,7 @@ impl Command {
                 let asked = explain::Asked { rule: &rule, key: &key, cost, units: &units, at, on: on.as_deref() };
                 explain::run(&rules, &asked, history.as_deref(), json)
             }
+            Self::Outbox { file, action } => outbox::run(&file, &action, json),
             Self::Simulate { scenario, policies, seed, csv, svg } => {
                 let files = simulate::Files { csv: csv.as_deref(), svg: svg.as_deref() };
                 simulate::run(&scenario, &policies, seed, &files, json)

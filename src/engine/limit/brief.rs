@@ -62,6 +62,12 @@ impl Brief {
         true
     }
 
+    /// A response was read, and told nothing of it.
+    #[inline]
+    pub(super) const fn read(&mut self, cost: u32) {
+        self.awaited -= cost;
+    }
+
     /// An attempt of cost 1 ended that counted from its start.
     #[inline]
     pub(super) const fn end(&mut self, is_read: bool) {

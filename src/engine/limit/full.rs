@@ -1,9 +1,7 @@
 //! All that there may be to the state of a limit: its own count, what runs, and what a server said.
 
-use std::sync::Arc;
-
 use super::calendar::Calendar;
-use super::observed::{Observed, Word};
+use super::observed::{Observed, Told, Word};
 use super::smooth::Gcra;
 use super::window::Window;
 use super::{Ask, Spec};
@@ -133,8 +131,8 @@ impl Full {
         self.observed.as_mut()?.left_beside(now, self.awaited)
     }
 
-    /// What the server said that still counts: of which windows, how many are left, until when.
-    pub(super) fn told(&mut self, now: Instant) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+    /// What the server said that still counts.
+    pub(super) fn told(&mut self, now: Instant) -> impl Iterator<Item = Told> {
         let busy = self.awaited;
         self.observed.iter_mut().flat_map(move |observed| observed.told(now, busy))
     }

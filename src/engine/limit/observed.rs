@@ -14,8 +14,10 @@ use std::sync::Arc;
 use super::Ask;
 use crate::engine::time::{Instant, Nanos};
 
-/// Windows that are told apart on one limit.
-const WINDOWS: usize = 16;
+/// Windows that are told apart on one limit, and the number of all others together.
+const REST: usize = 15;
+/// Words that stand at once; more are counted as one that is as narrow as all of them.
+const CAPS: usize = 32;
 /// Ends that are remembered one by one; older ones are counted as if they were later.
 const ENDS: usize = 64;
 /// How much faster than on average what was taken comes back past a reset: together, if it was taken together.
@@ -35,6 +37,8 @@ pub(crate) struct Observed {
 #[derive(Debug)]
 struct Window {
     name: Box<str>,
+    /// How long it is: what tells it from others of its name. `None`: that was never told.
+    per: Option<Nanos>,
     /// The most that it was ever known to allow.
     most: u32,
     /// When it began anew after nothing had been left of it, until something is known of what there was then.
@@ -47,6 +51,8 @@ struct Window {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'a> {
     pub(crate) window: &'a str,
+    /// How long it is, if that was told.
+    pub(crate) per: Option<Nanos>,
     pub(crate) limit: Option<u32>,
     pub(crate) left: u32,
     /// When the request was sent that it answers.
@@ -87,6 +93,16 @@ struct Rolls {
     interval: Nanos,
 }
 
+/// What counts of one window now.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) window: Arc<str>,
+    /// How long it is, if that was told.
+    pub(super) per: Option<Nanos>,
+    pub(super) left: u32,
+    pub(super) until: Instant,
+}
+
 /// An attempt's end.
 #[derive(Clone, Copy, Debug)]
 struct End {
@@ -123,41 +139,59 @@ impl Observed {
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Each window that something was told of which still counts: what is left of it beside what is granted or runs, and
-    /// until when that counts.
-    pub(super) fn told(&mut self, now: Instant, busy: u64) -> impl Iterator<Item = (Arc<str>, u32, Instant)> {
+    /// Each window that something was told of which still counts, with what is left of it beside what is granted or runs.
+    pub(super) fn told(&mut self, now: Instant, busy: u64) -> impl Iterator<Item = Told> {
         self.forget(now);
         let known = &*self;
         known.caps.iter().map(move |cap| {
             let left = u32::try_from(known.left(now, cap).saturating_sub(busy)).unwrap_or(u32::MAX);
-            ((*known.windows[cap.window].name).into(), left, cap.until)
+            let Window { name, per, .. } = &known.windows[cap.window];
+            Told { window: (**name).into(), per: *per, left, until: cap.until }
         })
     }
 
     /// Takes in what a response said. Returns the window's number as a bit.
     pub(crate) fn take(&mut self, word: Word<'_>) -> u16 {
         self.forget(word.read);
-        let window = self.number(word.window);
-        self.windows[window].hear(word);
+        let window = self.number(word.window, word.per);
         let fresh = Cap::new(window, word);
-        // Windows that end before this one are over, whatever was left of them.
-        self.caps.retain(|cap| cap.window != window || !cap.ends_before(&fresh));
-        let Some(position) = self.caps.iter().position(|cap| cap.window == window) else {
-            self.caps.push(fresh);
-            return 1 << window;
-        };
-        let known = self.caps[position];
-        let is_news = fresh.sent >= known.read;
-        let is_past = known.rolls.map_or_else(|| known.reset.is_none(), |rolls| fresh.sent >= rolls.since);
-        if is_past && is_news {
-            self.caps[position] = fresh;
-        } else if !fresh.ends_before(&known) {
-            self.caps[position] = known.as_told().and(fresh);
-        } else if is_news && self.caps.len() < 2 * WINDOWS {
-            // A window that seemed to be over, of a server that changed its mind: both stand.
-            self.caps.push(fresh);
+        if window == REST {
+            // Nobody knows what it says of the other ones.
+            self.add(fresh);
+            return 0;
         }
+        self.windows[window].hear(word);
+        // Windows that end before this one are over, whatever was left of them.
+        self.caps.retain(|cap| cap.window != window || !cap.is_over_by(&fresh));
+        for known in self.caps.iter_mut().filter(|cap| cap.window == window) {
+            let is_news = fresh.sent >= known.read;
+            if is_news && known.is_past(fresh.sent) {
+                *known = fresh;
+                return 1 << window;
+            }
+            if !fresh.ends_before(known) && !known.ends_before(&fresh) {
+                *known = known.as_told().and(fresh);
+                return 1 << window;
+            }
+            if !is_news && fresh.is_over_by(known) {
+                return 1 << window;
+            }
+        }
+        // Of a server that changed its mind, or that counts otherwise than in one window after the other: both stand.
+        self.add(fresh);
         1 << window
+    }
+
+    /// Lets a word stand beside all others. Of windows that are not told apart, and of too many words, the least counts
+    /// for as long as the longest.
+    fn add(&mut self, cap: Cap) {
+        let cap = if cap.window == REST { Cap { reset: None, ..cap } } else { cap };
+        let alike = |known: &&mut Cap| known.window == cap.window;
+        let is_full = self.caps.len() >= CAPS;
+        match self.caps.iter_mut().find(alike) {
+            Some(known) if is_full || cap.window == REST => *known = known.as_told().beside(cap),
+            Some(_) | None => self.caps.push(cap),
+        }
     }
 
     /// An attempt ended, or its response was read, which told of these windows.
@@ -192,10 +226,10 @@ impl Observed {
     pub(crate) fn merge(&mut self, other: &Self) {
         for cap in &other.caps {
             let known = &other.windows[cap.window];
-            let window = self.number(&known.name);
+            let window = if cap.window == REST { self.rest() } else { self.number(&known.name, known.per) };
             self.windows[window].most = self.windows[window].most.max(known.most);
             self.windows[window].rolls |= known.rolls;
-            self.caps.push(Cap { window, ..*cap });
+            self.add(Cap { window, ..*cap });
         }
         // What the other's ends told of is not known by these numbers.
         self.ends.extend(other.ends.iter().map(|end| End { told: 0, ..*end }));
@@ -223,22 +257,38 @@ impl Observed {
         silent.map(|end| u64::from(end.cost)).sum()
     }
 
-    /// The number of a window of this name. Too many share the first.
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(number) = self.windows.iter().position(|known| *known.name == *name) {
+    /// The number of a window of this name and length. Where the length is not always told, the only one of its name is
+    /// it.
+    fn number(&mut self, name: &str, per: Option<Nanos>) -> usize {
+        let of_name = (0..REST).zip(&self.windows).filter(|(_, known)| *known.name == *name);
+        let exact = of_name.clone().find(|(_, known)| known.per == per);
+        let mut all = of_name;
+        let only = all.next().filter(|(_, known)| known.per.is_none() || per.is_none());
+        let only = only.filter(|_| all.next().is_none());
+        if let Some((number, _)) = exact.or(only) {
+            let known = &mut self.windows[number];
+            known.per = known.per.or(per);
             return number;
         }
-        if self.windows.len() < WINDOWS {
-            self.windows.push(Window::new(name));
+        if self.windows.len() < REST {
+            self.windows.push(Window::new(name, per));
             return self.windows.len() - 1;
         }
         let unused = |number: &usize| self.caps.iter().all(|cap| cap.window != *number);
-        let Some(number) = (0..WINDOWS).find(unused) else { return 0 };
-        self.windows[number] = Window::new(name);
+        let Some(number) = (0..REST).find(unused) else { return self.rest() };
+        self.windows[number] = Window::new(name, per);
         for end in &mut self.ends {
             end.told &= !(1 << number);
         }
         number
+    }
+
+    /// The number of all windows that are not told apart.
+    fn rest(&mut self) -> usize {
+        while self.windows.len() <= REST {
+            self.windows.push(Window::new("", None));
+        }
+        REST
     }
 
     fn forget(&mut self, now: Instant) {
@@ -248,8 +298,8 @@ impl Observed {
 }
 
 impl Window {
-    fn new(name: &str) -> Self {
-        Self { name: name.into(), most: 0, emptied: None, rolls: false }
+    fn new(name: &str, per: Option<Nanos>) -> Self {
+        Self { name: name.into(), per, most: 0, emptied: None, rolls: false }
     }
 
     fn hear(&mut self, Word { limit, left, sent, .. }: Word<'_>) {
@@ -302,30 +352,59 @@ impl Cap {
     }
 
     /// As it was before it went on.
-    fn as_told(self) -> Self {
-        Self { until: self.rolls.map_or(self.until, |rolls| rolls.since), rolls: None, ..self }
+    const fn as_told(self) -> Self {
+        match self.rolls {
+            Some(rolls) => Self { left: self.left.saturating_sub(1), until: rolls.since, rolls: None, ..self },
+            None => self,
+        }
     }
 
-    /// Two words about one window: the smaller number counts, whichever is older, until the later end. What ended before
-    /// the later request was sent is in its number. They may be about two windows in a row after all, so only what ends
-    /// after both of them is later.
+    /// Whether what was sent then is about another window than it is, as far as it says when its own ends.
+    fn is_past(&self, sent: Instant) -> bool {
+        match (self.rolls, self.reset) {
+            (Some(rolls), _) => sent >= rolls.since,
+            (None, Some((_, latest))) => sent >= latest,
+            (None, None) => true,
+        }
+    }
+
+    /// Two words about one window: the smaller number counts, whichever is older, until the later end, or until the only
+    /// one that was told. What ended before the later request was sent is in its number. They may be about two windows in
+    /// a row after all, so only what ends after both of them is later.
     fn and(self, other: Self) -> Self {
-        let reset = match (self.reset, other.reset) {
-            (Some(one), Some(two)) => Some((one.0.max(two.0), one.1.max(two.1))),
-            (one, two) => one.or(two),
+        let (reset, until) = match (self.reset, other.reset) {
+            (Some(one), Some(two)) => (Some((one.0.max(two.0), one.1.max(two.1))), self.until.max(other.until)),
+            (Some(reset), None) => (Some(reset), self.until),
+            (None, Some(reset)) => (Some(reset), other.until),
+            (None, None) => (None, self.until.max(other.until)),
         };
+        let sent = self.sent.max(other.sent);
+        Self { sent, reset, until, ..self.beside(other) }
+    }
+
+    /// Two words about windows of which nobody knows that they are one.
+    fn beside(self, other: Self) -> Self {
         Self {
             window: self.window,
             left: self.left.min(other.left),
-            sent: self.sent.max(other.sent),
+            sent: self.sent.min(other.sent),
             read: self.read.max(other.read),
-            reset,
+            reset: None,
             until: self.until.max(other.until),
             period: self.period,
             rolls: None,
         }
     }
 
+    /// Whether it is over, as windows follow one another: the other word is about one that ends later. That nothing is
+    /// left takes more to be over: that the other was asked for later, or arrived when this one's window may have ended.
+    fn is_over_by(&self, other: &Self) -> bool {
+        let is_later = || other.sent > self.sent || other.sent >= self.read;
+        let may_have_ended = || self.reset.is_some_and(|(earliest, _)| other.read >= earliest);
+        self.ends_before(other) && (self.left > 0 || is_later() || may_have_ended())
+    }
+
+    /// Whether its window surely ends before the other's.
     fn ends_before(&self, other: &Self) -> bool {
         match (self.reset, other.reset) {
             (Some((_, latest)), Some((earliest, _))) => latest < earliest,

@@ -1,9 +1,11 @@
 //! What a limit knows of past starts, in terms that outlive the machine: another limit that is told of it refuses what
 //! this one would.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::full::{Full, Kind};
+use super::observed::Told;
 use super::{Days, Spec, Word, smooth};
 use crate::engine::plan::{Anchor, LimitKind};
 use crate::engine::time::{Instant, Nanos};
@@ -46,6 +48,8 @@ pub enum Past {
         period: Nanos,
         /// What the server or its dialect calls its window.
         window: Arc<str>,
+        /// How long that is. `None`: not told.
+        lasts: Option<Nanos>,
         /// How many it leaves.
         left: u32,
         /// Until when that counts.
@@ -88,8 +92,14 @@ impl Past {
         }
     }
 
-    const fn is_told(&self) -> bool {
-        matches!(self, Self::Told { .. })
+    /// What the server said of a window of its own, with the length of the limit's.
+    fn told(&self) -> Option<(Nanos, Told)> {
+        match self {
+            Self::Told { period, window, lasts, left, until } => {
+                Some((*period, Told { window: Arc::clone(window), per: *lasts, left: *left, until: *until }))
+            }
+            Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. } => None,
+        }
     }
 
     /// Whether it is what a limit of these numbers knew.
@@ -110,9 +120,9 @@ impl Full {
     /// windows that counts for as long, or says that nothing is left.
     pub(super) fn pasts(&mut self, kind: LimitKind, days: &Days, now: Instant) -> impl Iterator<Item = Past> + use<> {
         let own = self.past(Spec::new(kind, days), now);
-        let told = self.told(now).filter(move |(_, left, until)| *left == 0 || until.since(now) > SHORT);
+        let told = self.told(now).filter(move |told| told.left == 0 || told.until.since(now) > SHORT);
         let period = super::period(kind);
-        let told = told.map(|(window, left, until)| Past::Told { period, window, left, until });
+        let told = told.map(|Told { window, per, left, until }| Past::Told { period, window, lasts: per, left, until });
         own.into_iter().chain(told.collect::<Vec<_>>())
     }
 
@@ -147,27 +157,24 @@ impl Full {
     /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there
     /// are any, else the one that remembers longest.
     pub(super) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
-        for past in pasts {
-            if let Past::Told { period, window, left, until } = past
-                && *until > now
-            {
-                let reset = Some((until.since(now), ROUNDED));
-                let at_most = max_hold.max(*period);
-                let limit = None;
-                self.observe(Word {
-                    window,
-                    limit,
-                    left: *left,
-                    sent: now,
-                    read: now,
-                    reset,
-                    else_for: *period,
-                    at_most,
-                });
-            }
+        let mut told: Vec<_> = pasts.iter().filter_map(|past| past.told()).filter(|told| told.1.until > now).collect();
+        // All of it is as old as the other; what ends later, told later, would seem to be news.
+        told.sort_by_key(|(_, told)| Reverse(told.until));
+        for (period, Told { window, per, left, until }) in told {
+            self.observe(Word {
+                window: &window,
+                per,
+                limit: None,
+                left,
+                sent: now,
+                read: now,
+                reset: Some((until.since(now), ROUNDED)),
+                else_for: per.unwrap_or(period),
+                at_most: max_hold.max(period),
+            });
         }
         let same = pasts.iter().find(|past| past.is_of(spec));
-        let own = pasts.iter().filter(|past| !past.is_told());
+        let own = pasts.iter().filter(|past| past.told().is_none());
         let Some(past) = same.or_else(|| own.max_by_key(|past| past.period())) else { return };
         let starts = past.starts(now);
         match &mut self.kind {

@@ -95,7 +95,11 @@ impl LimitState {
 
     /// The response to an attempt that runs was read, and told of these windows.
     pub(crate) fn read(&mut self, now: Instant, cost: u32, told: u16) {
-        self.with(|full| full.read(now, cost, told));
+        match self {
+            // Where no server ever said anything there is nothing to lay it over.
+            Self::Brief(brief) => brief.read(cost),
+            Self::Full(full) => full.read(now, cost, told),
+        }
     }
 
     /// Takes in what a response said of one of the server's windows. Returns the window as a bit.

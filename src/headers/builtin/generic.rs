@@ -62,6 +62,7 @@ const KEY: Meaning = Meaning::Scope(ServerScope::Key);
 
 pub(super) static DISCORD: Dialect = Dialect::new("discord")
     .like(&AUTO)
+    .named_by("x-ratelimit-bucket")
     .words(
         const {
             &[
@@ -78,7 +79,7 @@ pub(super) static DISCORD: Dialect = Dialect::new("discord")
     .body(const { &[Pick::words("global", const { &[Word::new("true", GLOBAL), Word::new("false", ROUTE)] })] });
 
 pub(super) static GITHUB: Dialect =
-    Dialect::new("github").like(&AUTO).body(
+    Dialect::new("github").like(&AUTO).named_by("x-ratelimit-resource").body(
         const {
             &[Pick::words(
                 "message",
@@ -91,6 +92,8 @@ pub(super) static GITHUB: Dialect =
             )]
         },
     );
+
+pub(super) static GITLAB: Dialect = Dialect::new("gitlab").like(&AUTO).named_by("ratelimit-name");
 
 pub(super) static SLACK: Dialect = Dialect::new("slack").like(&AUTO).scope(ServerScope::Route);
 

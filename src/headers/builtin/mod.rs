@@ -7,7 +7,7 @@ mod generic;
 use super::dialect::Dialect;
 
 /// All of them, in alphabetic order.
-static ALL: [&Dialect; 34] = [
+static ALL: [&Dialect; 35] = [
     &fields::AKAMAI,
     &generic::ATLASSIAN,
     &generic::AUTO,
@@ -21,6 +21,7 @@ static ALL: [&Dialect; 34] = [
     &fields::COINGLASS,
     &generic::DISCORD,
     &generic::GITHUB,
+    &generic::GITLAB,
     &fields::GOHIGHLEVEL,
     &bodies::GOOGLE,
     &fields::HUBSPOT,

@@ -38,7 +38,8 @@ impl Checker<'_> {
             self.push(wording::unknown_dialect(like.name()), &path, place(&path));
         }
         if says_nothing(dialect) && !self.found_inside(&path) {
-            let allowed = "at least one of `windows`, `waits`, `words`, `body`, `scope`, `refused`, `reset`, `bodies`";
+            let allowed = "at least one of `windows`, `waits`, `words`, `body`, `scope`, `refused`, `reset`, `bodies`, \
+                `named_by`";
             self.push(wording::empty("a dialect that says nothing", allowed), &path, name.place);
         }
         let statuses = join(&path, "refused");
@@ -47,6 +48,9 @@ impl Checker<'_> {
                 let place = place(&join(&statuses, &number.to_string()));
                 self.push(wording::no_status(u32::from(*status)), &statuses, place);
             }
+        }
+        if let Some(header) = &dialect.named_by {
+            self.header(header, HEADER, &join(&path, "named_by"), &place);
         }
         let windows = join(&path, "windows");
         self.once(dialect.windows.iter().map(|window| &*window.name), &windows, "window", &place);
@@ -140,6 +144,7 @@ fn says_nothing(dialect: &Dialect) -> bool {
         && dialect.body.is_empty()
         && dialect.refused.is_empty()
         && dialect.scope.is_none()
+        && dialect.named_by.is_none()
         && !dialect.full_refill
         && !dialect.any_status
 }

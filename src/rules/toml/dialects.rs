@@ -15,7 +15,8 @@ use crate::rules::builder::{At, OwnDialect};
 use crate::rules::finding::Place;
 use crate::rules::wording;
 
-const DIALECT: &[&str] = &["like", "scope", "refused", "reset", "bodies", "windows", "waits", "words", "body"];
+const DIALECT: &[&str] =
+    &["like", "scope", "refused", "reset", "bodies", "named_by", "windows", "waits", "words", "body"];
 const WINDOW: &[&str] = &[
     "unit",
     "per",
@@ -84,6 +85,10 @@ impl Reader<'_> {
                 "refused" => dialect.refused = Cow::Owned(self.statuses(value, path, &mut places)),
                 "reset" => dialect.full_refill = self.word(value, path, RESETS).unwrap_or_default(),
                 "bodies" => dialect.any_status = self.word(value, path, BODIES).unwrap_or_default(),
+                "named_by" => {
+                    let header = self.text(value, path, "the name of a header field in quotes");
+                    dialect.named_by = header.map(|at| Cow::Owned(at.value));
+                }
                 "windows" => dialect.windows = Cow::Owned(self.windows(value, path, &mut places)),
                 "waits" => {
                     let waits = self.forms(value, path, &mut places);

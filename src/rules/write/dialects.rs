@@ -26,6 +26,9 @@ pub(super) fn fields(dialect: &Dialect) -> Result<Fields, fmt::Error> {
     if dialect.any_status {
         fields.text("bodies", word(BODIES, true))?;
     }
+    if let Some(header) = &dialect.named_by {
+        fields.text("named_by", header)?;
+    }
     let mut windows = Fields::default();
     for spec in dialect.windows.iter() {
         windows.raw(&spec.name, &window(spec)?.inline())?;

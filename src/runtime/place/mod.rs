@@ -9,11 +9,15 @@ use tokio::runtime::Handle;
 
 mod door;
 mod line;
+#[cfg(feature = "outbox")]
+mod past;
 mod running;
 mod tell;
 
 use tracing::Span;
 
+#[cfg(feature = "outbox")]
+pub(crate) use past::{Failed, Past, Witness};
 pub(crate) use running::Watched;
 #[cfg(feature = "headers")]
 pub(crate) use running::aim;
@@ -22,7 +26,9 @@ use super::attempt::{Attempt, Endpoint};
 use super::meters::Meter;
 use super::shared::{Began, Shared, State, Term};
 use super::watch::Cause;
-use crate::engine::{EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned};
+use crate::engine::{
+    Claim, EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned,
+};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 
@@ -53,6 +59,9 @@ pub(crate) struct Special {
     pub(crate) endpoints: Vec<Box<str>>,
     /// How long after it came into the line it starts at the earliest.
     pub(crate) not_before: Nanos,
+    /// What an earlier run of the program left, and who is told how its attempts fail.
+    #[cfg(feature = "outbox")]
+    pub(crate) past: Option<Past>,
 }
 
 impl Wishes {
@@ -90,6 +99,18 @@ impl Wishes {
             return Ok(());
         }
         Err(Refused::MaxWait { waited: Duration::ZERO, next_start: NextStart::After(earliest.into()) })
+    }
+
+    /// What is behind it when it enters.
+    #[cfg(feature = "outbox")]
+    fn past(&self) -> (u32, Spent) {
+        let past = self.special.as_ref().and_then(|special| special.past.as_ref());
+        past.map_or_else(Default::default, |past| (past.starts, past.spent))
+    }
+
+    #[cfg(not(feature = "outbox"))]
+    fn past(&self) -> (u32, Spent) {
+        Default::default()
     }
 
     /// The request's own policy.
@@ -159,14 +180,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Ok(rule) => (rule, Stage::Outside),
             Err(reason) => (RuleId(0), Stage::Hopeless(reason)),
         };
+        let (starts, spent) = wishes.past();
         Self {
             shared,
             key,
             rule,
             stage,
             wishes,
-            spent: Spent::default(),
-            starts: 0,
+            spent,
+            starts,
             waited: Nanos::ZERO,
             is_permit: false,
             after: Cause::First,
@@ -296,11 +318,16 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 state.machine.set_waker(id, waker);
             }
             state.machine.dispatch(now);
-            Ok((Known { id, record }, state.machine.is_granted(id)))
+            // Refused as it entered, it is not woken for that.
+            let refused = state.machine.is_refused(id).then(|| state.machine.claim(now, id));
+            Ok((Known { id, record }, state.machine.is_granted(id), refused))
         });
-        let (known, granted) = entered.map_err(|reason| self.turned_away(reason))?;
+        let (known, granted, refused) = entered.map_err(|reason| self.turned_away(reason))?;
         self.stage = Stage::Waiting(known);
         self.tell_waiting();
+        if let Some(Claim::Refused { why, waited }) = refused {
+            return Err(self.refused(known, why, waited));
+        }
         if self.wishes.fail_fast && !granted {
             return Err(self.not_now(known));
         }

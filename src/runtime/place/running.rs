@@ -146,6 +146,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
         match outcome {
             Ok(()) => {
+                #[cfg(feature = "outbox")]
+                self.tell_witness(Nanos::ZERO, None);
                 self.tell_retry(Cause::TurnedAway, Nanos::ZERO);
                 Ok(())
             }
@@ -285,6 +287,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
         match outcome {
             Ok(wait) => {
+                #[cfg(feature = "outbox")]
+                self.tell_witness(wait, scope);
                 self.tell_retry(kind.into(), wait);
                 Ok(())
             }

@@ -72,10 +72,33 @@ enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum KeptPast {
-    Starts { per: u64, count_from: From, starts: Vec<(Unix, u32)> },
-    Today { zone: String, latest: Unix, cost: u32 },
-    Owed { until: Unix },
-    Told { per: u64, window: String, left: u32, until: Unix },
+    Starts {
+        per: u64,
+        count_from: From,
+        starts: Vec<(Unix, u32)>,
+    },
+    Today {
+        zone: String,
+        latest: Unix,
+        cost: u32,
+    },
+    Owed {
+        until: Unix,
+    },
+    /// As it was written when windows were known by their names alone.
+    Told {
+        per: u64,
+        window: String,
+        left: u32,
+        until: Unix,
+    },
+    ToldOf {
+        per: u64,
+        window: String,
+        lasts: Option<u64>,
+        left: u32,
+        until: Unix,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,9 +195,13 @@ impl KeptLimit {
                 KeptPast::Today { zone: zone.to_string(), latest: wall.of(*latest), cost: *cost }
             }
             Past::Owed { until } => KeptPast::Owed { until: wall.of(*until) },
-            Past::Told { period, window, left, until } => {
-                KeptPast::Told { per: period.get(), window: window.to_string(), left: *left, until: wall.of(*until) }
-            }
+            Past::Told { period, window, lasts, left, until } => KeptPast::ToldOf {
+                per: period.get(),
+                window: window.to_string(),
+                lasts: lasts.map(Nanos::get),
+                left: *left,
+                until: wall.of(*until),
+            },
         };
         Some(Self { of: Place::of(&limit.origin), unit: unit.to_owned(), past })
     }
@@ -193,15 +220,16 @@ impl KeptLimit {
                 Past::Today { zone: zone.as_str().into(), latest: wall.instant(*latest), cost: *cost }
             }
             KeptPast::Owed { until } => Past::Owed { until: wall.instant(*until) },
-            KeptPast::Told { per, window, left, until } => Past::Told {
-                period: Nanos::new(*per),
-                window: window.as_str().into(),
-                left: *left,
-                until: wall.instant(*until),
-            },
+            KeptPast::Told { per, window, left, until } => told(wall, *per, window, None, *left, *until),
+            KeptPast::ToldOf { per, window, lasts, left, until } => told(wall, *per, window, *lasts, *left, *until),
         };
         Some(LimitMemory { origin: self.of.origin(), charge: live.unit(&self.unit).ok()?, past })
     }
+}
+
+fn told(wall: Wall, per: u64, window: &str, lasts: Option<u64>, left: u32, until: Unix) -> Past {
+    let lasts = lasts.map(Nanos::new);
+    Past::Told { period: Nanos::new(per), window: window.into(), lasts, left, until: wall.instant(until) }
 }
 
 impl Place {

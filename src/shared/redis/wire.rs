@@ -84,7 +84,7 @@ pub(super) fn reply(ask: &Ask, (now, taken, said): &(i64, Vec<i64>, Vec<i64>)) -
 pub(super) fn hold(news: &News) -> Option<(String, u64)> {
     let News::Hold { scope, rule, key, endpoint, lasts } = news else { return None };
     let (word, _) = SCOPES.iter().find(|(_, known)| known == scope)?;
-    let key = key.as_ref().map(Key::written).unwrap_or_default();
+    let key = key.as_ref().map(Key::to_text).unwrap_or_default();
     let name = |name: &Option<Arc<str>>| name.as_deref().unwrap_or_default().to_owned();
     let held = [(*word).to_owned(), name(rule), name(endpoint), key].join(&APART.to_string());
     Some((held, u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX)))
@@ -96,7 +96,7 @@ pub(super) fn held(text: &str, micros: u64) -> Option<News> {
     let (word, rule, endpoint, key) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let (_, scope) = SCOPES.iter().find(|(known, _)| *known == word)?;
     let name = |name: &str| (!name.is_empty()).then(|| Arc::from(name));
-    let key = if key.is_empty() { None } else { Some(Key::read(key)?) };
+    let key = if key.is_empty() { None } else { Some(Key::from_text(key)?) };
     let lasts = Duration::from_micros(micros);
     Some(News::Hold { scope: *scope, rule: name(rule), key, endpoint: name(endpoint), lasts })
 }

@@ -1,0 +1,496 @@
+//! Who brings stored messages on their way: a window of each queue is in the balancer's line, the rest in the store.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::draft::Stored;
+use super::event::OutboxEvent;
+use super::flush::Flush;
+use super::halt::Halt;
+use super::letter::{End, Letter, Office, REST, Reply};
+use super::line::{Line, Pause};
+use super::note::Note;
+use super::record::{Queue, Unix};
+use super::shelf::{self, PAGE};
+use super::store::StoreError;
+
+pub(super) struct Courier<T, E> {
+    pub(super) office: Arc<Office<T, E>>,
+    notes: mpsc::UnboundedReceiver<Note<T, E>>,
+    pub(super) lines: BTreeMap<Queue, Line<T, E>>,
+    /// Queues that wait for their turn to be filled.
+    pub(super) turns: VecDeque<Queue>,
+    /// Queues that pause, by when they are woken and by who was sent from longest ago.
+    pub(super) pauses: BTreeSet<(Instant, u64, Queue)>,
+    /// How often a queue was the last one to be sent from.
+    pub(super) round: u64,
+    /// The queue up to which all that have messages are known; `None`: all are.
+    pub(super) found: Option<Found>,
+    pub(super) searching: Searching,
+    /// Queues that are known no more, as nothing of them starts for long.
+    pub(super) aside: Option<Aside>,
+    pub(super) due: Option<Unix>,
+    entering: bool,
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+    /// How many more are being read, and for how many queues.
+    pub(super) reading: usize,
+    pub(super) readers: usize,
+    /// When it was last looked for messages that stand in others' way.
+    pub(super) cleared: Option<Instant>,
+    pub(super) window: usize,
+    pub(super) flushes: Vec<Flush>,
+    /// Who wants the line to be empty, and how many of them keep it empty.
+    pub(super) emptied: Vec<oneshot::Sender<()>>,
+    pub(super) pausers: usize,
+    pub(super) halt: Halt,
+    pub(super) done: usize,
+}
+
+/// How far the search for queues is.
+#[derive(Debug)]
+pub(super) enum Found {
+    None,
+    UpTo(Queue),
+}
+
+/// Queues that were forgotten for a while: all queues are looked for again after that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aside {
+    pub(super) until: Instant,
+    /// Some of them only wait for their limits.
+    pub(super) limited: bool,
+}
+
+/// Whether queues are being looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Searching {
+    No,
+    Now,
+    /// What is found is of no use: it begins anew.
+    InVain,
+    /// The store failed: not before then.
+    After(Instant),
+}
+
+impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
+    pub(super) fn start(
+        office: Arc<Office<T, E>>,
+        notes: mpsc::UnboundedReceiver<Note<T, E>>,
+        window: usize,
+    ) -> JoinHandle<()> {
+        let is_empty = office.counts().messages == 0;
+        let courier = Self {
+            office,
+            notes,
+            lines: BTreeMap::new(),
+            turns: VecDeque::new(),
+            pauses: BTreeSet::new(),
+            round: 0,
+            found: (!is_empty).then_some(Found::None),
+            searching: Searching::No,
+            aside: None,
+            due: None,
+            entering: false,
+            messages: 0,
+            bytes: 0,
+            reading: 0,
+            readers: 0,
+            cleared: None,
+            window,
+            flushes: Vec::new(),
+            emptied: Vec::new(),
+            pausers: 0,
+            halt: Halt::No,
+            done: 0,
+        };
+        tokio::spawn(courier.run())
+    }
+
+    async fn run(mut self) {
+        self.ask_when();
+        loop {
+            self.fill();
+            self.check_flushes();
+            if self.is_over() {
+                break;
+            }
+            let note = match self.next_wake() {
+                Some(wake) => timeout_at(wake, self.notes.recv()).await,
+                None => Ok(self.notes.recv().await),
+            };
+            match note {
+                Ok(Some(Note::Abandoned) | None) => break,
+                Ok(Some(note)) => self.take_in(note),
+                Err(_) => {}
+            }
+            self.wake(Instant::now());
+        }
+        for line in self.lines.values_mut() {
+            line.withdraw_all();
+            line.abort_all();
+        }
+        self.notes.close();
+        while let Ok(note) = self.notes.try_recv() {
+            note.turn_down();
+        }
+    }
+
+    fn take_in(&mut self, note: Note<T, E>) {
+        match note {
+            Note::Arrived(messages, reply) => self.arrived(messages, reply),
+            Note::Look(queues) => queues.into_iter().for_each(|queue| self.look_into(queue)),
+            Note::Search => self.search_again(),
+            Note::Due(due) => self.due = Some(self.due.map_or(due, |first| first.min(due))),
+            Note::Entered(entered) => self.entered(entered),
+            Note::NextDue(Ok(due)) => self.due = [self.due, due].into_iter().flatten().min(),
+            Note::NextDue(Err(error)) => {
+                self.failed(error);
+                self.due = Some(self.office.clock.after(REST));
+            }
+            Note::Found(found) => self.found(found),
+            Note::Loaded(queue, loaded) => self.loaded(queue, loaded),
+            Note::Waits { queue, place } => self.waits(&queue, place),
+            Note::Left { queue, place, due } => self.left(queue, place, due),
+            Note::Ended { queue, place, end } => self.ended(queue, place, end),
+            Note::Flush(reply) => {
+                self.flushes.push(Flush::new(reply));
+                self.due = Some(self.office.clock.now());
+            }
+            Note::Pause(reply) => self.suspend(reply),
+            Note::Resume => self.resume(),
+            Note::Close(by, reply) => self.begin_to_close(by, reply),
+            Note::Abandoned => {}
+        }
+    }
+
+    /// Messages were put: if nothing is before it a single one goes into line at once.
+    fn arrived(&mut self, messages: Vec<Stored>, reply: Option<Reply<T, E>>) {
+        let mut reply = reply;
+        for stored in messages {
+            let queue = stored.record.queue();
+            let is_known = self.is_known(&queue);
+            let window = self.window;
+            let line = self.line(&queue, !is_known);
+            let is_next = !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < window;
+            if is_next && self.starts() && self.has_room_for(&queue) {
+                self.send(queue, stored, reply.take());
+                continue;
+            }
+            self.line(&queue, true).more = true;
+            if let Some(reply) = reply.take() {
+                let _ = reply.send(Ok(super::letter::Delivery::Queued(stored.record.id)));
+            }
+            self.take_turn(queue);
+        }
+    }
+
+    /// Whether a queue without a line has no message in the store.
+    fn is_known(&self, queue: &Queue) -> bool {
+        self.aside.is_none()
+            && match &self.found {
+                None => true,
+                Some(Found::None) => false,
+                Some(Found::UpTo(last)) => queue <= last,
+            }
+    }
+
+    /// The queue's line; a new one may have messages in the store.
+    fn line(&mut self, queue: &Queue, more: bool) -> &mut Line<T, E> {
+        let round = &mut self.round;
+        self.lines.entry(queue.clone()).or_insert_with(|| {
+            *round += 1;
+            Line::new(more, *round)
+        })
+    }
+
+    fn look_into(&mut self, queue: Queue) {
+        self.line(&queue, true).more = true;
+        self.take_turn(queue);
+    }
+
+    fn entered(&mut self, entered: Result<(Vec<Queue>, bool), StoreError>) {
+        self.entering = false;
+        match entered {
+            Ok((queues, again)) => {
+                queues.into_iter().for_each(|queue| self.look_into(queue));
+                if again {
+                    self.due = Some(self.office.clock.now());
+                } else {
+                    self.begin_flushes();
+                    self.ask_when();
+                }
+            }
+            Err(error) => {
+                self.failed(error);
+                // They may have entered it all the same.
+                self.search_again();
+                self.due = Some(self.office.clock.after(REST));
+            }
+        }
+    }
+
+    fn found(&mut self, found: Result<Vec<Queue>, StoreError>) {
+        let in_vain = self.searching == Searching::InVain;
+        self.searching = Searching::No;
+        match found {
+            Ok(_) if in_vain => self.search_again(),
+            Ok(queues) => {
+                self.found = queues.last().map(|last| Found::UpTo(last.clone()));
+                for queue in queues {
+                    self.flushes.iter_mut().for_each(|flush| flush.add(&queue));
+                    self.look_into(queue);
+                }
+            }
+            Err(error) => {
+                self.failed(error);
+                self.searching = Searching::After(Instant::now() + REST);
+                if in_vain {
+                    self.found = Some(Found::None);
+                }
+            }
+        }
+    }
+
+    /// Nobody knows what a transaction changed: once the store works, all queues are looked for.
+    fn search_again(&mut self) {
+        self.found = Some(Found::None);
+        self.searching = match self.searching {
+            Searching::Now | Searching::InVain => Searching::InVain,
+            Searching::No | Searching::After(_) => Searching::After(Instant::now() + REST),
+        };
+    }
+
+    fn loaded(&mut self, queue: Queue, loaded: Result<(Vec<Stored>, bool), StoreError>) {
+        let starts = self.starts();
+        let Some(line) = self.lines.get_mut(&queue) else { return };
+        if let Some(most) = line.filling.take() {
+            self.reading -= most;
+            self.readers -= 1;
+        }
+        match loaded {
+            Ok((messages, more)) => {
+                line.more |= more;
+                if !starts {
+                    line.more = true;
+                    return;
+                }
+                for stored in messages {
+                    let Some(line) = self.lines.get(&queue) else { break };
+                    // What comes after one that was turned away waits behind it.
+                    if line.paused.is_some() {
+                        break;
+                    }
+                    if !line.holds(stored.place) {
+                        self.send(queue.clone(), stored, None);
+                    }
+                }
+                self.take_turn(queue.clone());
+                self.forget(&queue);
+            }
+            Err(error) => {
+                line.more = true;
+                self.failed(error);
+                self.pause(queue, REST, Pause::Told);
+            }
+        }
+    }
+
+    /// Brings a message into the balancer's line, if it is let in.
+    fn send(&mut self, queue: Queue, stored: Stored, reply: Option<Reply<T, E>>) {
+        let (place, bytes, doomed) = (stored.place, stored.size(), stored.progress.doomed);
+        let turn = self.line(&queue, false).turn();
+        let letter = Letter::new(Arc::clone(&self.office), queue.clone(), stored, turn, reply);
+        let (office, back) = (Arc::clone(&self.office), queue.clone());
+        let tell = Telling(Some(move |end| drop(office.inbox.send(Note::Ended { queue: back, place, end }))));
+        let task = if doomed {
+            let burying = Arc::clone(&letter).bury_again();
+            tokio::spawn(async move { tell.tell(burying.await) }).abort_handle()
+        } else {
+            // Its place in the balancer's line is taken here, in the order of the queue.
+            match letter.enter() {
+                Ok(travelling) => tokio::spawn(async move { tell.tell(travelling.await) }).abort_handle(),
+                Err(end) => {
+                    self.comes_again(&queue, end);
+                    return;
+                }
+            }
+        };
+        self.messages += 1;
+        self.bytes += bytes;
+        self.line(&queue, false).insert(letter, task, bytes);
+    }
+
+    /// A message waits after a failed attempt. Others of its queue may go on, unless too many wait to be kept in line.
+    fn waits(&mut self, queue: &Queue, place: u64) {
+        let window = self.window;
+        let Some(line) = self.lines.get_mut(queue) else { return };
+        if line.waiting() <= window || !self.park(queue, place) {
+            self.take_turn(queue.clone());
+        }
+    }
+
+    /// Lets a message wait in the store. Returns whether it is on its way there.
+    pub(super) fn park(&mut self, queue: &Queue, place: u64) -> bool {
+        let Some(letter) = self.lines.get_mut(queue).and_then(|line| line.withdraw(place)) else { return false };
+        let (stored, office, queue) = (letter.stored.clone(), Arc::clone(&self.office), queue.clone());
+        let due = letter.due();
+        self.office.desk.post(
+            move |draft| {
+                draft.park(&stored, due);
+                Ok(due)
+            },
+            move |due| drop(office.inbox.send(Note::Left { queue, place, due })),
+        );
+        true
+    }
+
+    fn left(&mut self, queue: Queue, place: u64, due: Result<Unix, StoreError>) {
+        self.leave(&queue, place);
+        match due {
+            Ok(due) => self.take_in(Note::Due(due)),
+            Err(error) => {
+                // In line or not, as far as the store goes.
+                self.failed(error);
+                self.line(&queue, true).more = true;
+                self.due = Some(self.office.clock.after(REST));
+            }
+        }
+        self.take_turn(queue.clone());
+        self.forget(&queue);
+    }
+
+    fn ended(&mut self, queue: Queue, place: u64, end: End) {
+        if !self.leave(&queue, place) {
+            return;
+        }
+        self.flushes.iter_mut().for_each(|flush| flush.count(place, end));
+        self.done += 1;
+        match end {
+            End::Sent | End::Dead | End::Parked => {
+                if let Some(line) = self.lines.get_mut(&queue) {
+                    self.round += 1;
+                    line.round = self.round;
+                }
+            }
+            End::Again { in_order, .. } => {
+                if in_order && let Some(line) = self.lines.get_mut(&queue) {
+                    let (messages, bytes) = line.withdraw_behind(place);
+                    self.messages -= messages;
+                    self.bytes -= bytes;
+                }
+                self.comes_again(&queue, end);
+            }
+            End::Stopped => {
+                self.done -= 1;
+                self.comes_again(&queue, end);
+            }
+        }
+        self.take_turn(queue.clone());
+        self.forget(&queue);
+    }
+
+    /// A message is still in the store, and out of the line.
+    fn comes_again(&mut self, queue: &Queue, end: End) {
+        self.line(queue, true).more = true;
+        match end {
+            End::Again { pause, span, .. } if !span.is_zero() => self.pause(queue.clone(), span, pause),
+            End::Stopped => self.stop(),
+            End::Again { .. } | End::Sent | End::Dead | End::Parked => {}
+        }
+    }
+
+    /// Takes a message out of its window. Returns whether it was there.
+    fn leave(&mut self, queue: &Queue, place: u64) -> bool {
+        let Some(bytes) = self.lines.get_mut(queue).and_then(|line| line.remove(place)) else { return false };
+        self.messages -= 1;
+        self.bytes -= bytes;
+        true
+    }
+
+    pub(super) fn forget(&mut self, queue: &Queue) {
+        if self.lines.get(queue).is_some_and(|line| line.is_over() && !line.in_turn) {
+            self.lines.remove(queue);
+        }
+    }
+
+    /// Does what is due.
+    fn wake(&mut self, now: Instant) {
+        self.end_pauses(now);
+        if self.due.is_some_and(|due| due <= self.office.clock.now()) && !self.entering && !self.has_stopped() {
+            self.entering = true;
+            self.due = None;
+            let (now, office) = (self.office.clock.now(), Arc::clone(&self.office));
+            self.office.desk.post(
+                move |draft| draft.enter_due(now, PAGE),
+                move |entered| drop(office.inbox.send(Note::Entered(entered))),
+            );
+        }
+        if let Halt::Closing(by, _) = self.halt
+            && by <= now
+        {
+            self.close();
+        }
+    }
+
+    fn ask_when(&self) {
+        let office = Arc::clone(&self.office);
+        self.office.desk.look(shelf::next_due, move |due| drop(office.inbox.send(Note::NextDue(due))));
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let pause = self.pauses.first().map(|(until, ..)| *until);
+        let due = self.due.filter(|_| !self.entering && !self.has_stopped()).map(|due| self.office.clock.instant(due));
+        let closing = match self.halt {
+            Halt::Closing(by, _) => Some(by),
+            Halt::No | Halt::Stopped | Halt::Over => None,
+        };
+        let search = match self.searching {
+            Searching::After(at) => Some(at).filter(|_| self.starts()),
+            Searching::No | Searching::Now | Searching::InVain => None,
+        };
+        let aside = self.aside.filter(|_| self.starts() && self.found.is_none()).map(|aside| aside.until);
+        let look = self.flushes.iter().any(Flush::has_begun).then(|| Instant::now() + LOOK);
+        [pause, due, closing, search, aside, look, self.clears_again()].into_iter().flatten().min()
+    }
+
+    pub(super) fn failed(&mut self, error: StoreError) {
+        if error == StoreError::Closed {
+            // Nobody writes any more: nothing can be sent.
+            self.stop();
+        }
+        if error != StoreError::Closed || matches!(self.halt, Halt::Stopped) {
+            self.office.events.tell(OutboxEvent::StoreFailed { error });
+        }
+    }
+}
+
+/// How often is looked whether a flush is over where nothing says so.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Tells of the end of a message, even of one that nobody thought of: a panic on its way.
+struct Telling<F: FnOnce(End)>(Option<F>);
+
+impl<F: FnOnce(End)> Telling<F> {
+    fn tell(mut self, end: End) {
+        if let Some(tell) = self.0.take() {
+            tell(end);
+        }
+    }
+}
+
+impl<F: FnOnce(End)> Drop for Telling<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(tell) = self.0.take()
+        {
+            tell(End::again(Pause::Told, super::letter::PATIENCE));
+        }
+    }
+}

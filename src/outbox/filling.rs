@@ -1,0 +1,197 @@
+//! Which queues are read next, and how much room each of them gets in the balancer's line.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::courier::{Aside, Courier, Found, Searching};
+use super::letter::{PATIENCE, REST};
+use super::line::{Line, Pause};
+use super::note::Note;
+use super::record::Queue;
+use super::shelf::{self, PAGE};
+use super::stuck::{FAR, is_held};
+use crate::error::NextStart;
+
+/// Messages in the balancer's line, of all queues together.
+const MESSAGES: usize = 4_096;
+
+/// Their bytes.
+const BYTES: u64 = 64 << 20;
+
+/// How many of these bytes are read for one queue at a time, unless a single message has more.
+const READ: u64 = 256 << 10;
+
+/// How many queues are known at a time before others are looked for.
+const QUEUES: usize = 1_024;
+
+/// With more of them than that in memory, queues of which nothing starts for long are known no more for a while.
+const KNOWN: usize = 8_192;
+
+impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
+    pub(super) fn take_turn(&mut self, queue: Queue) {
+        let window = self.window;
+        let Some(line) = self.lines.get_mut(&queue) else { return };
+        if line.more && line.filling.is_none() && !line.in_turn && line.paused.is_none() && line.active() < window {
+            line.in_turn = true;
+            self.turns.push_back(queue);
+        }
+    }
+
+    /// Has messages read for the queues whose turn it is, as far as there is room.
+    pub(super) fn fill(&mut self) {
+        while self.starts() && !self.turns.is_empty() && (self.has_room() || self.make_room()) {
+            let Some(queue) = self.turns.pop_front() else { break };
+            let crowded = self.is_crowded();
+            let Some(line) = self.lines.get_mut(&queue) else { continue };
+            line.in_turn = false;
+            let active = line.active();
+            if crowded && active == 0 && self.stands_aside(&queue) {
+                continue;
+            }
+            let most = if crowded { 1 } else { self.window }.min(self.window.saturating_sub(active));
+            if most > 0 {
+                self.read(queue, most);
+            }
+        }
+        self.search();
+    }
+
+    fn read(&mut self, queue: Queue, most: usize) {
+        let Some(line) = self.lines.get_mut(&queue) else { return };
+        line.filling = Some(most);
+        line.more = false;
+        self.reading += most;
+        self.readers += 1;
+        let (skip, office, back) = (line.places(), Arc::clone(&self.office), queue.clone());
+        self.office.desk.look(
+            move |store| shelf::load(store, &queue, &skip, most, READ),
+            move |loaded| drop(office.inbox.send(Note::Loaded(back, loaded))),
+        );
+    }
+
+    /// Looks for queues that are not known, where not many of them wait for their turn.
+    fn search(&mut self) {
+        if let Some(aside) = self.aside
+            && self.found.is_none()
+            && aside.until <= Instant::now()
+        {
+            (self.found, self.aside) = (Some(Found::None), None);
+        }
+        let Some(found) = &self.found else { return };
+        let is_time = match self.searching {
+            Searching::No => true,
+            Searching::Now | Searching::InVain => false,
+            Searching::After(at) => at <= Instant::now(),
+        };
+        if !is_time || self.turns.len() >= QUEUES || !self.starts() {
+            return;
+        }
+        self.searching = Searching::Now;
+        let after = match found {
+            Found::None => None,
+            Found::UpTo(last) => Some(last.clone()),
+        };
+        let office = Arc::clone(&self.office);
+        self.office.desk.look(
+            move |store| shelf::queues(store, after.as_ref(), PAGE),
+            move |found| drop(office.inbox.send(Note::Found(found))),
+        );
+    }
+
+    fn has_room(&self) -> bool {
+        self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
+    }
+
+    /// Whether somebody might soon be in others' way.
+    fn is_crowded(&self) -> bool {
+        self.messages + self.reading > MESSAGES / 2 || self.bytes > BYTES / 2
+    }
+
+    /// Whether a message that was just put may go into line, where its queue allows that.
+    pub(super) fn has_room_for(&mut self, queue: &Queue) -> bool {
+        if self.is_crowded() {
+            let is_empty = self.lines.get(queue).is_none_or(|line| line.active() == 0);
+            if is_empty && self.stands_aside(queue) {
+                return false;
+            }
+        }
+        self.has_room() || self.make_room()
+    }
+
+    /// Whether the queue waits outside, as nothing of it starts for long. Nothing of it is in line.
+    fn stands_aside(&mut self, queue: &Queue) -> bool {
+        let next = queue.parts().ok().and_then(|(rule, key)| self.office.balancer.next_start(&rule, key).ok());
+        let span = match next {
+            Some(NextStart::After(span)) if span > FAR => span.min(PATIENCE),
+            Some(NextStart::Never) => REST,
+            Some(NextStart::After(_) | NextStart::Now | NextStart::WhenOneEnds) | None => return false,
+        };
+        if self.lines.len() <= KNOWN || !self.lines.get(queue).is_some_and(Line::is_idle) {
+            self.pause(queue.clone(), span, Pause::Limits);
+            return true;
+        }
+        self.lines.remove(queue);
+        let limited = self.aside.is_some_and(|aside| aside.limited) || !is_held(&self.office.balancer, queue);
+        let until = self.aside.map_or_else(|| Instant::now() + PATIENCE, |aside| aside.until);
+        self.aside = Some(Aside { until, limited });
+        true
+    }
+
+    /// Takes those out of the line that are in others' way for long. Returns whether there is room now.
+    fn make_room(&mut self) -> bool {
+        let now = Instant::now();
+        if self.cleared.is_some_and(|at| now < at + FAR) {
+            return false;
+        }
+        self.cleared = Some(now);
+        let stuck = self.lines.iter().filter(|(_, line)| line.is_stuck());
+        let stuck: Vec<Queue> = stuck.map(|(queue, _)| queue.clone()).collect();
+        for queue in stuck {
+            let Some(line) = self.lines.get_mut(&queue) else { continue };
+            let (messages, bytes) = line.withdraw_all();
+            self.messages -= messages;
+            self.bytes -= bytes;
+            if !self.stands_aside(&queue) {
+                self.pause(queue, REST, Pause::Limits);
+            }
+        }
+        let soon = self.office.clock.after(FAR);
+        let waiting = self.lines.iter().filter(|(_, line)| !line.ordered());
+        let waiting: Vec<(Queue, Vec<u64>)> =
+            waiting.map(|(queue, line)| (queue.clone(), line.waiting_until_after(soon))).collect();
+        for (queue, places) in waiting {
+            for place in places {
+                let _ = self.park(&queue, place);
+            }
+        }
+        self.has_room()
+    }
+
+    /// When it is looked for room again, if somebody waits for it.
+    pub(super) fn clears_again(&self) -> Option<Instant> {
+        let waits = !self.turns.is_empty() && self.starts() && !self.has_room();
+        self.cleared.filter(|_| waits).map(|at| at + FAR)
+    }
+
+    pub(super) fn pause(&mut self, queue: Queue, span: Duration, why: Pause) {
+        if let Some(line) = self.lines.get_mut(&queue) {
+            line.paused = Some(why);
+            let until = Instant::now() + span.min(Duration::from_secs(86_400));
+            self.pauses.insert((until, line.round, queue));
+        }
+    }
+
+    pub(super) fn end_pauses(&mut self, now: Instant) {
+        while self.pauses.first().is_some_and(|(until, ..)| *until <= now) {
+            let Some((.., queue)) = self.pauses.pop_first() else { break };
+            if let Some(line) = self.lines.get_mut(&queue) {
+                line.paused = None;
+            }
+            self.take_turn(queue.clone());
+            self.forget(&queue);
+        }
+    }
+}

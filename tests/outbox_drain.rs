@@ -1,0 +1,64 @@
+//! Several who empty or close an outbox at once, and what they are given.
+#![cfg(feature = "outbox")]
+
+mod post;
+
+use post::{NOON, Reader, Way, post, put, secs};
+use request_balancer::outbox::{MemoryStore, StoreError};
+use tokio::time::{sleep, timeout};
+
+const RULES: &str = "[retry]\njitter = 0.0\n[rules]\nsend = '1/1s'";
+
+/// The first one was never answered.
+#[tokio::test(start_paused = true)]
+async fn two_may_drain_at_once() {
+    let reader = Reader::new();
+    let post = post(RULES, MemoryStore::new(), &reader).await;
+    reader.tell("runs", [Way::Takes(secs(5))]);
+    let runs = tokio::spawn({
+        let post = post.clone();
+        async move { put(&post, 1, "runs").await }
+    });
+    post::settle().await;
+    for number in 0..10 {
+        assert_eq!(put(&post, 1, &number.to_string()).await, Ok(false));
+    }
+    let both = async { tokio::join!(post.drain(), post.drain()) };
+    let (first, second) = timeout(secs(60), both).await.expect("both are answered");
+    assert_eq!(first.unwrap().len() + second.unwrap().len(), 10);
+    assert_eq!(runs.await.unwrap(), Ok(true));
+    // It goes on when both have done with it.
+    sleep(secs(2)).await;
+    assert_eq!(put(&post, 1, "again").await, Ok(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_may_close_at_once_and_the_shorter_deadline_counts() {
+    let reader = Reader::new();
+    let post = post(RULES, MemoryStore::new(), &reader).await;
+    reader.tell("runs", [Way::Never]);
+    let runs = tokio::spawn({
+        let post = post.clone();
+        async move { put(&post, 1, "runs").await }
+    });
+    sleep(secs(1)).await;
+    let both = async { tokio::join!(post.close(secs(3_600)), post.close(secs(10))) };
+    let (first, second) = timeout(secs(60), both).await.expect("both are answered");
+    assert_eq!(first, second);
+    let closed = first.unwrap();
+    assert_eq!((closed.aborted, closed.left), (1, 1));
+    assert_eq!(runs.await.unwrap(), Ok(false));
+    // A third time nothing is left to do.
+    assert_eq!(post.close(secs(1)).await.map(|closed| closed.left), Ok(1));
+    assert_eq!(post.drain().await, Err(StoreError::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_drained_says_when_it_was_to_enter_the_line() {
+    let reader = Reader::new();
+    let post = post(RULES, MemoryStore::new(), &reader).await;
+    let due = NOON + secs(3_600);
+    post.put_later("send", 1, &"later".to_owned(), due).await.unwrap();
+    let drained = post.drain().await.unwrap();
+    assert_eq!(drained.iter().map(|left| left.due).collect::<Vec<_>>(), [Some(due)]);
+}
