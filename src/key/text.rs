@@ -42,6 +42,7 @@ impl Key {
     }
 
     /// The key that is written so, if any is.
+    #[cfg(any(feature = "outbox", feature = "redis"))]
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         read(text)
     }

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::afar::Afar;
+use super::afar::Afield;
 use super::balancer::Balancer;
 use super::shared::Shared;
 use crate::rules::Rules;
@@ -17,7 +17,7 @@ pub struct Builder {
     /// Whether endpoints came from code.
     pub(super) coded: bool,
     /// What keeps limits for many processes.
-    pub(crate) afar: Option<Arc<dyn Afar>>,
+    pub(crate) afar: Option<Arc<dyn Afield>>,
 }
 
 impl Builder {
@@ -31,11 +31,12 @@ impl Builder {
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+        let afar = self.afar.map(|afield| afield.afar(&self.rules));
         let shared = Arc::new(Shared::new(self.rules, seed));
         if self.coded {
             shared.note_coded();
         }
-        if let Some(afar) = self.afar {
+        if let Some(afar) = afar {
             shared.attach(afar);
         }
         Balancer { shared }

@@ -76,7 +76,7 @@ struct Errands {
     many_evicted: Vec<Evicted>,
     events: Vec<Event>,
     driver: Option<Arc<Notify>>,
-    bell: Option<Arc<Notify>>,
+    bells: Option<Arc<[Arc<Notify>]>>,
     became_idle: bool,
     more: bool,
 }
@@ -102,7 +102,7 @@ impl Errands {
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
         self.became_idle = std::mem::take(&mut state.became_idle);
-        self.bell = state.call_afar();
+        self.bells = state.call_afar();
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);
         self.more |= self.driver.is_some();
@@ -123,11 +123,12 @@ impl Errands {
         if let Some(driver) = self.driver {
             apart(|| driver.notify_one());
         }
-        if let Some(bell) = self.bell {
+        for bell in self.bells.iter().flat_map(|bells| bells.iter()) {
             apart(|| bell.notify_one());
         }
         if self.became_idle {
             apart(|| shared.idle.notify_waiters());
+            apart(|| shared.close_desk());
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten().chain(self.many_wakes) {

@@ -242,9 +242,7 @@ impl Shared {
         if let Some(wake) = wake {
             driver::start(self, runtime, wake);
         }
-        if let Some(afar) = self.afar.get() {
-            afar.start(self, runtime);
-        }
+        self.man_desk(runtime);
         self.lock().serves(id)
     }
 

@@ -1,13 +1,13 @@
 //! The tasks that speak with a store on a balancer's behalf: one asks, one tells, one hears.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::time::{Instant as TokioInstant, sleep, timeout};
+use tokio::runtime::{Handle, Id};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
 
 use super::names;
 use super::store::{Ask, AskedLimit, Known, News, Reply, Store, StoreError};
@@ -28,7 +28,7 @@ const PROBE: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_millis(20);
 /// What somebody waits for at most who waits for a slot: news that one is free may be lost.
 const SLOT: Nanos = Nanos::from_secs(1);
-/// News that wait to be told; older ones are let go.
+/// News that wait to be told; what comes beyond is not told.
 const UNTOLD: usize = 1_024;
 
 /// What the store said of limits, for as long as that is of use.
@@ -81,13 +81,11 @@ pub(crate) struct Link {
     store: Arc<dyn Store>,
     shared: CheckedShared,
     process: u64,
-    /// There is something to ask.
-    bell: Arc<Notify>,
     /// There is something to tell.
-    told: Arc<Notify>,
+    told: watch::Sender<()>,
     /// The balancer is gone.
-    over: Arc<Notify>,
-    news: Mutex<Vec<News>>,
+    over: watch::Sender<bool>,
+    news: Mutex<VecDeque<Hold>>,
     /// What the store said of limits.
     memory: Mutex<Memory>,
     /// How many questions were asked.
@@ -98,14 +96,12 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(store: Arc<dyn Store>, shared: CheckedShared, process: u64) -> Self {
-        let notify = || Arc::new(Notify::new());
         Self {
             store,
             shared,
             process,
-            bell: notify(),
-            told: notify(),
-            over: notify(),
+            told: watch::Sender::new(()),
+            over: watch::Sender::new(false),
             news: Mutex::default(),
             memory: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -114,25 +110,36 @@ impl Link {
     }
 }
 
+/// A hold that the others are to be told of, for as long as it lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hold {
+    until: TokioInstant,
+    news: News,
+}
+
+impl Hold {
+    /// With what is left of it.
+    fn left(&self) -> News {
+        let mut news = self.news.clone();
+        if let News::Hold { lasts, .. } = &mut news {
+            *lasts = self.until - TokioInstant::now();
+        }
+        news
+    }
+}
+
 #[expect(clippy::use_self, reason = "a clone of an Arc is written as one")]
 impl Afar for Arc<Link> {
-    fn bell(&self) -> Arc<Notify> {
-        Arc::clone(&self.bell)
-    }
-
-    fn start(&self, shared: &Arc<Shared>, runtime: &Handle) {
-        let was_manned = shared.with(|state, _| std::mem::replace(&mut state.desk.manned, true));
-        if was_manned {
-            return;
-        }
-        let (link, shared) = (Arc::clone(self), Arc::downgrade(shared));
+    fn start(&self, shared: &Arc<Shared>, runtime: &Handle, bell: Arc<Notify>) {
+        let (link, shared, runtime_id) = (Arc::clone(self), Arc::downgrade(shared), runtime.id());
+        // It reports the end even of a task that never begins.
+        let post = Post { shared: Weak::clone(&shared), runtime: runtime_id };
         drop(runtime.spawn(async move {
-            let post = Post(Weak::clone(&shared));
-            let asker = Asker::new(Arc::clone(&link));
-            let serve = async { tokio::join!(asker.serve(&shared), link.tell_all(&shared), link.hear_all(&shared)) };
-            let over = link.over.notified();
+            let asker = Asker::new(Arc::clone(&link), runtime_id, bell);
+            let mut over = link.over.subscribe();
+            let serve = async { tokio::join!(asker.serve(&shared), link.tell_all(), link.hear_all(&shared)) };
             tokio::select! {
-                () = over => {}
+                _ = over.wait_for(|over| *over) => {}
                 _ = serve => {}
             }
             drop(post);
@@ -148,7 +155,7 @@ impl Afar for Arc<Link> {
                 None => live.plan.is_shared(),
             }
         };
-        let news = match event {
+        let (lasts, news) = match event {
             Event::HoldStarted { scope, rule, key, lasts, .. } if is_shared(rule) => {
                 let rule = rule.clone().filter(|_| matches!(scope, Scope::Rule | Scope::Queue));
                 let key = key.clone().filter(|_| matches!(scope, Scope::Key | Scope::Queue));
@@ -156,56 +163,73 @@ impl Afar for Arc<Link> {
                     Scope::Request => return,
                     Scope::Queue | Scope::Key | Scope::Rule | Scope::Overall | Scope::Endpoint => {}
                 }
-                News::Hold { scope: *scope, rule, key, endpoint: None, lasts: *lasts }
+                (*lasts, News::Hold { scope: *scope, rule, key, endpoint: None, lasts: *lasts })
             }
             Event::EndpointHeld { endpoint, lasts, .. } if is_shared(&None) => {
                 let endpoint = Some(Arc::clone(endpoint));
-                News::Hold { scope: Scope::Endpoint, rule: None, key: None, endpoint, lasts: *lasts }
+                (*lasts, News::Hold { scope: Scope::Endpoint, rule: None, key: None, endpoint, lasts: *lasts })
             }
             _ => return,
         };
+        let hold = Hold { until: TokioInstant::now() + lasts, news };
         let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < UNTOLD {
-            all.push(news);
+            all.push_back(hold);
         }
         drop(all);
-        self.told.notify_one();
+        self.told.send_replace(());
     }
 
     fn end(&self) {
-        self.over.notify_waiters();
-        self.over.notify_one();
+        self.over.send_replace(true);
     }
 }
 
-/// Tells a balancer that nobody asks the store for it any more.
-struct Post(Weak<Shared>);
+/// Tells a balancer that nobody on a runtime asks the store for it any more.
+struct Post {
+    shared: Weak<Shared>,
+    runtime: Id,
+}
 
 impl Drop for Post {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.desk_left();
+        if let Some(shared) = self.shared.upgrade() {
+            shared.desk_left(self.runtime);
         }
     }
 }
 
 impl Link {
-    /// Tells the others what is to be told, each thing once.
-    async fn tell_all(&self, shared: &Weak<Shared>) {
-        while shared.strong_count() > 0 {
-            let news = std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner));
-            if news.is_empty() {
-                self.told.notified().await;
-            }
-            for news in news {
-                for _ in 0..FAILURES {
-                    if let Ok(Ok(())) = timeout(PATIENCE, self.store.tell(self.process, news.clone())).await {
-                        break;
-                    }
+    /// Tells the others what is to be told, each thing until the store took it or it is over.
+    async fn tell_all(&self) {
+        let mut told = self.told.subscribe();
+        loop {
+            told.borrow_and_update();
+            while let Some(hold) = self.first_hold() {
+                if let Ok(Ok(())) = timeout(PATIENCE, self.store.tell(self.process, hold.left())).await {
+                    self.news().retain(|other| *other != hold);
+                } else {
                     sleep(PROBE).await;
                 }
             }
+            if told.changed().await.is_err() {
+                return;
+            }
         }
+    }
+
+    fn news(&self) -> MutexGuard<'_, VecDeque<Hold>> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first hold that is to be told and is not over.
+    fn first_hold(&self) -> Option<Hold> {
+        let now = TokioInstant::now();
+        let mut news = self.news();
+        while news.front().is_some_and(|hold| hold.until <= now) {
+            news.pop_front();
+        }
+        news.front().cloned()
     }
 
     /// Hears what others tell.
@@ -326,21 +350,26 @@ fn name_at(shared: &Shared, state: &State, prefix: &str, site: Site) -> Option<A
 /// The task that asks.
 struct Asker {
     link: Arc<Link>,
-    /// The slowest answer of late.
-    slowest: Duration,
+    runtime: Id,
+    /// There is something to ask.
+    bell: Arc<Notify>,
+    /// The slowest answer of late. `None`: there was none yet.
+    slowest: Option<Duration>,
     /// How long starts wait for the executor.
     grace: Duration,
+    /// The last answer came in time: who is late was kept waiting by the executor. Once for each answer.
+    was_in_time: bool,
     failures: u32,
     renewed: TokioInstant,
 }
 
 /// What there is to do.
 enum Errand {
-    Ask(Batch, Vec<Arc<str>>, Instant),
-    /// Nothing, while slots are held, or not.
-    Nothing {
-        holds: bool,
-    },
+    Ask(Batch, Vec<Arc<str>>, Instant, u64),
+    /// To see how long an answer takes.
+    Greet,
+    /// Nothing, until the bell rings, or an instant if there is one.
+    Nothing(Option<TokioInstant>),
     /// The store is lost.
     Probe,
 }
@@ -349,8 +378,9 @@ enum Errand {
 const GRACES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
 
 impl Asker {
-    fn new(link: Arc<Link>) -> Self {
-        Self { link, slowest: Duration::ZERO, grace: GRACES[0], failures: 0, renewed: TokioInstant::now() }
+    fn new(link: Arc<Link>, runtime: Id, bell: Arc<Notify>) -> Self {
+        let renewed = TokioInstant::now();
+        Self { link, runtime, bell, slowest: None, grace: GRACES[0], was_in_time: false, failures: 0, renewed }
     }
 
     async fn serve(mut self, shared: &Weak<Shared>) {
@@ -360,18 +390,12 @@ impl Asker {
             let errand = self.look(&owner, third);
             drop(owner);
             match errand {
-                Errand::Ask(batch, names, now) => self.ask(shared, batch, names, now).await,
+                Errand::Ask(batch, names, now, number) => self.ask(shared, batch, names, (now, number)).await,
+                Errand::Greet => self.greet(shared).await,
                 Errand::Probe => self.probe(shared).await,
-                Errand::Nothing { holds } => {
-                    let due = self.renewed + third;
-                    let bell = self.link.bell.notified();
-                    if holds {
-                        // Whether it was rung or not: the next look shows what there is.
-                        drop(tokio::time::timeout_at(due, bell).await);
-                    } else {
-                        bell.await;
-                    }
-                }
+                // Whether it was rung or not: the next look shows what there is.
+                Errand::Nothing(Some(due)) => drop(timeout_at(due, self.bell.notified()).await),
+                Errand::Nothing(None) => self.bell.notified().await,
             }
         }
     }
@@ -380,18 +404,36 @@ impl Asker {
     fn look(&mut self, shared: &Shared, third: Duration) -> Errand {
         shared.with(|state, now| {
             state.answer_bell();
+            let from_now = |at: Instant| TokioInstant::now() + Duration::from(at.since(now));
+            if let Some(until) = state.desk.out_until() {
+                if until > now {
+                    return Errand::Nothing(Some(from_now(until)));
+                }
+                // The runtime that it went out from stands still.
+                state.desk.give_up();
+                state.machine.fail(now);
+            }
+            let mut due = None;
             match state.machine.reach() {
                 Reach::Alone | Reach::Open | Reach::Closed => return Errand::Probe,
-                Reach::Back(since) if now.since(since) >= state.machine.longest_shared() => {
-                    state.machine.set_reach(now, Reach::Asked);
+                Reach::Back(since) => {
+                    let until = since.saturating_add(state.machine.longest_shared());
+                    if until <= now {
+                        state.machine.set_reach(now, Reach::Asked);
+                    } else {
+                        due = Some(from_now(until));
+                    }
                 }
-                Reach::Nowhere | Reach::Asked | Reach::Back(_) => {}
+                Reach::Nowhere | Reach::Asked => {}
+            }
+            if self.slowest.is_none() && state.machine.plan().is_shared() {
+                return Errand::Greet;
             }
             if self.renewed.elapsed() >= third {
                 self.renewed = TokioInstant::now();
                 state.machine.renew_leases();
             }
-            for _ in 0..state.machine.take_late() {
+            if state.machine.take_late() > 0 && std::mem::take(&mut self.was_in_time) {
                 self.grace = (self.grace * 2).min(GRACES[1]);
             }
             match state.machine.collect(now) {
@@ -399,15 +441,65 @@ impl Asker {
                     let prefix = self.link.shared.prefix();
                     let name = |site| name_at(shared, state, prefix, site);
                     let names = batch.lines.iter().map(|line| name(line.site).unwrap_or_else(|| "".into())).collect();
-                    Errand::Ask(batch, names, now)
+                    let until = now.saturating_add((PATIENCE + AGAIN).into());
+                    Errand::Ask(batch, names, now, state.desk.send(self.runtime, until))
                 }
-                None => Errand::Nothing { holds: state.machine.holds_slots() },
+                None => {
+                    let renewal = state.machine.holds_slots().then(|| self.renewed + third);
+                    Errand::Nothing(due.into_iter().chain(renewal).min())
+                }
             }
         })
     }
 
-    async fn ask(&mut self, shared: &Weak<Shared>, batch: Batch, names: Vec<Arc<str>>, since: Instant) {
-        let lag = self.slowest * 2 + self.grace;
+    /// Sees how long an answer takes, with a question that takes nothing.
+    async fn greet(&mut self, shared: &Weak<Shared>) {
+        let ask = self.link.question(Duration::ZERO, Vec::new(), Vec::new());
+        let sent = TokioInstant::now();
+        let answer = timeout(PATIENCE, self.link.store.ask(ask)).await.unwrap_or(Err(StoreError::Late(PATIENCE)));
+        let Some(owner) = shared.upgrade() else { return };
+        match answer {
+            Ok(_) => {
+                self.failures = 0;
+                self.slowest = Some(sent.elapsed());
+            }
+            Err(error) => {
+                self.note_failure(&owner, &error, None);
+                drop(owner);
+                sleep(AGAIN).await;
+            }
+        }
+    }
+
+    /// There was no answer, to the question of this number.
+    fn note_failure(&mut self, owner: &Shared, error: &StoreError, number: Option<u64>) {
+        self.failures += 1;
+        let is_lost = self.failures >= FAILURES;
+        let reach = Link::reach_without(owner);
+        let is_lost = owner.with(|state, now| {
+            if number.is_some_and(|number| state.desk.takes_back(number)) {
+                state.machine.fail(now);
+            }
+            let is_news = is_lost && matches!(state.machine.reach(), Reach::Asked | Reach::Back(_));
+            if is_news {
+                state.machine.set_reach(now, reach);
+            }
+            is_news
+        });
+        if is_lost {
+            owner.tell(Event::StoreLost { why: error.to_string().into() });
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        shared: &Weak<Shared>,
+        batch: Batch,
+        names: Vec<Arc<str>>,
+        (since, number): (Instant, u64),
+    ) {
+        let slowest = self.slowest.unwrap_or(PATIENCE);
+        let lag = slowest * 2 + self.grace;
         let limits: Vec<AskedLimit> = {
             let memory = self.link.memory();
             let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
@@ -428,7 +520,11 @@ impl Asker {
             Ok(reply) => {
                 self.failures = 0;
                 let took = sent.elapsed();
-                self.slowest = took.max(self.slowest - self.slowest / 16);
+                self.slowest = Some(took.max(slowest - slowest / 16));
+                if !owner.with(|state, _| state.desk.takes_back(number)) {
+                    return;
+                }
+                self.was_in_time = took <= lag;
                 self.grace = (self.grace - self.grace / 256).max(GRACES[0]);
                 let lost = self.note(&batch.lines, &names, &reply);
                 let forgotten: Vec<Arc<str>> = names
@@ -446,18 +542,7 @@ impl Asker {
                 }
             }
             Err(error) => {
-                self.failures += 1;
-                let is_lost = self.failures >= FAILURES;
-                let reach = self.link.reach_without();
-                owner.with(|state, now| {
-                    state.machine.fail(now);
-                    if is_lost {
-                        state.machine.set_reach(now, reach);
-                    }
-                });
-                if is_lost {
-                    owner.tell(Event::StoreLost { why: error.to_string().into() });
-                }
+                self.note_failure(&owner, &error, Some(number));
                 drop(owner);
                 sleep(AGAIN).await;
             }
@@ -489,21 +574,26 @@ impl Asker {
         let Ok(Ok(_)) = timeout(PATIENCE, self.link.store.ask(ask)).await else { return };
         let Some(owner) = shared.upgrade() else { return };
         self.failures = 0;
-        owner.with(|state, now| {
+        let is_news = owner.with(|state, now| {
             let reach = match state.machine.reach() {
                 Reach::Alone => Reach::Back(now),
-                Reach::Nowhere | Reach::Asked | Reach::Back(_) | Reach::Open | Reach::Closed => Reach::Asked,
+                Reach::Open | Reach::Closed => Reach::Asked,
+                Reach::Nowhere | Reach::Asked | Reach::Back(_) => return false,
             };
             state.machine.set_reach(now, reach);
             state.machine.renew_leases();
+            true
         });
-        owner.tell(Event::StoreBack);
+        if is_news {
+            owner.tell(Event::StoreBack);
+        }
     }
 }
 
 impl Link {
-    fn reach_without(&self) -> Reach {
-        match self.shared.on_outage() {
+    /// What a balancer does without the store, as its present rules say.
+    fn reach_without(shared: &Shared) -> Reach {
+        match shared.live.load().rules.shared().on_outage() {
             OnOutage::LocalShare => Reach::Alone,
             OnOutage::Closed => Reach::Closed,
             OnOutage::Open => Reach::Open,

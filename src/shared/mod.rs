@@ -57,7 +57,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use crate::rules::Rules;
 use crate::runtime::Builder;
+use crate::runtime::afar::{Afar, Afield};
 
 mod driver;
 mod memory;
@@ -78,11 +80,21 @@ impl Builder {
     /// Keeps the limits that the rules mark as shared in a store, together with all other processes that do. Default: each
     /// balancer keeps them for itself.
     ///
-    /// Its tasks run on the runtime of the first request that waits, and end within a second of the last handle.
+    /// Its tasks run on each runtime on which a request waits, and end within a second of the last handle, or of the end of
+    /// [`Balancer::close`](crate::Balancer::close).
     pub fn shared(mut self, store: impl Store) -> Self {
-        let process = RandomState::new().hash_one("process") >> 12;
-        let link = Link::new(Arc::new(store), self.rules.shared().clone(), process);
-        self.afar = Some(Arc::new(Arc::new(link)));
+        self.afar = Some(Arc::new(Kept(Arc::new(store))));
         self
+    }
+}
+
+/// A store that balancers are to use, each as a process of its own.
+#[derive(Debug)]
+struct Kept(Arc<dyn Store>);
+
+impl Afield for Kept {
+    fn afar(&self, rules: &Rules) -> Arc<dyn Afar> {
+        let process = RandomState::new().hash_one("process") >> 12;
+        Arc::new(Arc::new(Link::new(Arc::clone(&self.0), rules.shared().clone(), process)))
     }
 }

@@ -45,6 +45,7 @@ pub(super) fn of_limit(prefix: &str, spec: &LimitSpec, unit: Option<&str>, key: 
 }
 
 /// Of what is no limit.
+#[cfg(feature = "redis")]
 pub(super) fn of(prefix: &str, what: &str) -> String {
     format!("{{{prefix}}}:{FORMAT}:{what}")
 }
