@@ -198,6 +198,13 @@ const FILES: &[(&str, &str)] = &[
          per_key = { limit = ['9/1s', '8/1s'], shared = true }\n[pool]\nper_key = { limit = '1/1s', shared = true }",
     ),
     (
+        "shared under one name",
+        "per_key = { limit = ['30/1s smooth', '20/1s'], shared = true }\n\
+         overall = { limit = ['20/1500ms', { count = 30, per = '1s', margin = '500ms' }], shared = true }\n\
+         [rules.a]\nper_key = { limit = ['20/1500ms', '30/1s'], shared = true }\n\
+         overall = { limit = ['20/2s burst 5', '10/1s burst 9'], shared = true }",
+    ),
+    (
         "shared among more than there is",
         "overall = { limit = '3/1s', shared = true }\n[limits.a]\nconcurrency = 1\nshared = true\n[rules.b]\nunder = ['a', 'overall']",
     ),

@@ -14,6 +14,14 @@ use crate::rules::wording;
 /// The shortest lease: it is renewed three times in it.
 const SHORTEST: Nanos = Nanos::from_secs(1);
 
+/// By what a store counts, in microseconds.
+#[derive(PartialEq, Eq)]
+enum Counted {
+    Window(u64),
+    Spaced(u64),
+    Bucket(u64),
+}
+
 impl Checker<'_> {
     pub(super) fn shared(&mut self) -> CheckedShared {
         let mut checked = CheckedShared::default();
@@ -62,8 +70,8 @@ impl Checker<'_> {
                 self.push_not_shareable(found, &path, place);
             }
             let alike = |one: &Quota, other: &Quota| {
-                let same_kind = std::mem::discriminant(one.kind()) == std::mem::discriminant(other.kind());
-                same_kind && one.nanos() == other.nanos() && one.own_unit() == other.own_unit()
+                let counted = self.counted(other);
+                one.own_unit() == other.own_unit() && self.counted(one).iter().any(|by| counted.contains(by))
             };
             let twice =
                 |(at, quota): (usize, &At<Quota>)| quotas[..at].iter().any(|one| alike(&one.value, &quota.value));
@@ -109,6 +117,21 @@ impl Checker<'_> {
             QuotaKind::Calendar { .. } => Some("a quota of a calendar day"),
             QuotaKind::Window if from_response => Some("a quota that counts from the response"),
             QuotaKind::Window | QuotaKind::Smooth | QuotaKind::Bucket { .. } => None,
+        }
+    }
+
+    /// By what a store counts a quota: as many of one name would be one limit to it.
+    fn counted(&self, quota: &Quota) -> Vec<Counted> {
+        let micros = |span: Nanos| span.get().div_ceil(1_000);
+        let margin = quota.margin_nanos().or(self.builder.margin.as_ref().map(|at| at.value));
+        let margin = margin.unwrap_or(Nanos::ZERO);
+        let period = quota.nanos().saturating_add(margin);
+        let spaced = |period: Nanos| micros(period.div_ceil(u64::from(quota.count().max(1))));
+        match quota.kind() {
+            QuotaKind::Window => vec![Counted::Window(micros(period))],
+            QuotaKind::Smooth => vec![Counted::Window(micros(period)), Counted::Spaced(spaced(period))],
+            QuotaKind::Bucket { .. } => vec![Counted::Bucket(spaced(quota.nanos()))],
+            QuotaKind::Calendar { .. } => Vec::new(),
         }
     }
 
