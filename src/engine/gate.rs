@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::Slab;
-use super::store::Site;
+use super::store::{Lets, Site};
 use super::time::Instant;
 
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
@@ -19,8 +19,10 @@ pub(super) enum Gate {
     TooCostly(Option<Instant>),
     /// Closed, and may open at the instant, or with an event.
     Closed(Option<Instant>),
-    /// A costly request whose turn it is waits for one of the limits.
+    /// A costly request whose turn it is waits for one of the limits, or somebody who is to be asked for.
     Reserved,
+    /// All that is here has room, and the store is to be asked for the rest: nobody takes the room meanwhile who comes later.
+    ToAsk,
 }
 
 /// Why the first request of a queue may not start.
@@ -100,9 +102,12 @@ impl<W> Scheduler<W> {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
             Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
-            Ask::Room if store.as_deref_mut().is_none_or(|store| store.lets(rule)) => Gate::Open,
-            // Until it may be asked for, or the store is there again.
-            Ask::Room => Gate::Closed(None),
+            Ask::Room => match store.as_deref_mut().map_or(Lets::Grant, |store| store.lets(rule)) {
+                Lets::Grant => Gate::Open,
+                Lets::Ask => Gate::ToAsk,
+                // Until the store is there again.
+                Lets::Nothing => Gate::Closed(None),
+            },
             Ask::At(at) => Gate::Closed(Some(at.max(due))),
             Ask::Unclaimed(at) => {
                 self.hangs_on_grants = true;

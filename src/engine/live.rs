@@ -88,7 +88,7 @@ impl<W> Scheduler<W> {
         self.change_limits(now, &old);
         self.change_lanes(&old);
         self.owe_all();
-        self.review_slots();
+        self.review_store(&old);
         self.change_guard(now);
         self.review_differences();
         for rule in 0..self.rules.len() {
@@ -137,7 +137,7 @@ impl<W> Scheduler<W> {
             *clock = clock.later(*other);
         }
         self.merge_seats(now, into.index, old.sides.take_seat());
-        self.review_slots();
+        self.review_slots(|_| true);
         let held = self.keys[into.index].hold;
         self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);

@@ -157,6 +157,16 @@ impl Shared {
         }
     }
 
+    /// The same on this runtime, if there is one and anything is shared: what is so from now on is told to the store before
+    /// anybody asks for it.
+    pub(super) fn man_desk_here(self: &Arc<Self>) {
+        if self.live.load().plan.is_shared()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            self.man_desk(&runtime);
+        }
+    }
+
     /// Its tasks on a runtime ended, perhaps with a question out: whoever waits must start them anew.
     pub(crate) fn desk_left(&self, runtime: Id) {
         self.with(|state, now| {

@@ -420,6 +420,7 @@ impl Balancer {
     /// ```
     pub fn replace_rules(&self, rules: Rules) {
         self.shared.replace_rules(rules);
+        self.shared.man_desk_here();
     }
 
     /// Gives a key its own numbers under a rule, in place of the rule's `per_key`; an empty list gives it the rule's

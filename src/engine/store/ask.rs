@@ -229,7 +229,7 @@ impl<W> Scheduler<W> {
         self.note_passed(queue);
     }
 
-    fn is_asked_for(&self, id: RequestId) -> bool {
+    pub(super) fn is_asked_for(&self, id: RequestId) -> bool {
         self.requests.get(id.index, id.generation).is_some_and(|request| request.stage() == Stage::Asked)
     }
 
@@ -242,7 +242,7 @@ impl<W> Scheduler<W> {
     }
 
     /// What was asked for in vain goes back to its place in line, and its queue to the front of its ring.
-    fn put_in_front(&mut self, now: Instant, asked: &Asked) {
+    pub(super) fn put_in_front(&mut self, now: Instant, asked: &Asked) {
         if !self.is_asked_for(asked.id) {
             return;
         }
@@ -283,17 +283,6 @@ impl<W> Scheduler<W> {
         self.each_limit(index, |_, state, cost| state.refund(cost));
         self.unseat(now, index);
         self.refund_pace(index);
-    }
-
-    /// Whatever is asked for goes back to its place: what the answer gives to it is lost.
-    pub(in crate::engine) fn recall_asked(&mut self, now: Instant) {
-        let Some(store) = &mut self.store else { return };
-        let asked = std::mem::take(&mut store.asked);
-        store.lines.clear();
-        store.places.clear();
-        for asked in asked.iter().rev() {
-            self.put_in_front(now, asked);
-        }
     }
 }
 

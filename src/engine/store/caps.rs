@@ -1,10 +1,11 @@
 //! Slots of concurrency caps that the store keeps: who holds them, and that it is told so.
 
-use super::{Given, Site, Store, Told, is_cap};
+use std::collections::BTreeMap;
+
+use super::{Given, MOST, Site, Store, Told, is_cap};
 use crate::engine::limit::LimitState;
 use crate::engine::plan::{LimitKind, LimitSpec};
 use crate::engine::queue::Queue;
-use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
 
@@ -111,11 +112,25 @@ impl<W> Scheduler<W> {
         self.tell_caps(caps);
     }
 
-    /// What the store is to be told, beside what is asked of it.
+    /// What the store is to be told, beside what is asked of it: all that is news of limits that are asked for, and of
+    /// others so much that it has time for other processes. The rest is told with the batches that follow.
     pub(super) fn tell_store(&mut self, now: Instant) {
         let Some(store) = &mut self.store else { return };
-        let changed = std::mem::take(&mut store.changed);
-        let untold = std::mem::take(&mut store.untold);
+        let asked: Vec<Site> = store.lines.iter().map(|line| line.site).collect();
+        let mut changed: Vec<Site> = asked.iter().copied().filter(|site| store.changed.remove(site)).collect();
+        let mut untold: BTreeMap<Site, Instant> =
+            asked.iter().filter_map(|site| store.untold.remove_entry(site)).collect();
+        while changed.len() + untold.len() < MOST
+            && let Some(site) = store.changed.pop_first()
+        {
+            changed.push(site);
+        }
+        while changed.len() + untold.len() < MOST
+            && let Some((site, since)) = store.untold.pop_first()
+        {
+            untold.insert(site, since);
+        }
+        store.wanted |= !store.changed.is_empty() || !store.untold.is_empty();
         store.telling.clone_from(&untold);
         for site in changed {
             if let Some(kind) = self.kind_at(site)
@@ -130,7 +145,9 @@ impl<W> Scheduler<W> {
                 Some(state) => told(kind, state, now, since),
                 None => continue,
             };
-            if let Some(store) = &mut self.store {
+            if let Some(store) = &mut self.store
+                && !told.is_nothing()
+            {
                 let line = store.line(site, kind);
                 store.lines[line].told = told;
             }
@@ -141,29 +158,6 @@ impl<W> Scheduler<W> {
             for line in lines {
                 line.held = held.get(&line.site).copied().unwrap_or(0);
             }
-        }
-    }
-
-    /// Writes anew down who holds what: limits stand elsewhere now.
-    pub(in crate::engine) fn review_slots(&mut self) {
-        let Some(store) = &mut self.store else { return };
-        store.rules = self.plan.rules.iter().map(|rule| self.plan.is_shared_by(rule)).collect();
-        store.closed.clear();
-        store.ends.clear();
-        store.untold.clear();
-        store.changed.clear();
-        store.held.clear();
-        store.given.clear();
-        let runs = |index: &u32| {
-            let stage = self.requests[*index].stage();
-            stage.runs() || matches!(stage, Stage::Granted { .. })
-        };
-        let running: Vec<u32> = self.requests.indices().filter(runs).collect();
-        for index in running {
-            self.note_alone(index);
-        }
-        if let Some(store) = &mut self.store {
-            store.wanted = true;
         }
     }
 
@@ -207,7 +201,7 @@ impl<W> Scheduler<W> {
 }
 
 impl Store {
-    fn release(&mut self, site: Site) {
+    pub(super) fn release(&mut self, site: Site) {
         if let Some(held) = self.held.get_mut(&site) {
             *held -= 1;
             if *held == 0 {

@@ -4,8 +4,8 @@ use std::mem::{discriminant, take};
 
 use super::{Given, Site};
 use crate::engine::answer::KeyId;
-use crate::engine::limit;
-use crate::engine::plan::{LimitSpec, Plan, RuleId};
+use crate::engine::plan::{LimitKind, LimitSpec, Plan, RuleId};
+use crate::engine::pool::EndpointId;
 use crate::engine::queue::Queue;
 use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
@@ -29,9 +29,9 @@ impl LimitSpec {
 /// What a store counts by: the length of a window, the time that spacing and buckets take for one.
 fn span(spec: &LimitSpec) -> Nanos {
     match spec.kind {
-        limit::LimitKind::Window { period, .. } => period,
-        limit::LimitKind::Spaced { interval, .. } | limit::LimitKind::Bucket { interval, .. } => interval,
-        limit::LimitKind::Calendar { .. } => Nanos::ZERO,
+        LimitKind::Window { period, .. } => period,
+        LimitKind::Spaced { interval, .. } | LimitKind::Bucket { interval, .. } => interval,
+        LimitKind::Calendar { .. } => Nanos::ZERO,
     }
 }
 
@@ -81,6 +81,13 @@ impl<W> Scheduler<W> {
             store.held.clear();
         }
         self.review_slots(|_| true);
+    }
+
+    /// The numbers of a queue, if there is a store that may have to hear of others.
+    pub(in crate::engine) fn own_of_store(&self, queue: u32) -> Vec<LimitSpec> {
+        let Queue { rule, ref numbers, .. } = self.queues[queue];
+        let own = || Queue::own(numbers, &self.plan.rules[usize::from(rule)]).to_vec();
+        self.store.as_ref().map_or_else(Vec::new, |_| own())
     }
 
     /// After other numbers of a queue, which had these: the same for them.
@@ -150,9 +157,12 @@ impl<W> Scheduler<W> {
         for (position, endpoint) in plan.pool.iter().flat_map(|pool| &pool.endpoints).enumerate() {
             let before = old.pool.as_ref().and_then(|pool| pool.endpoints.get(position));
             let limits = fresh(before.map_or(&[], |endpoint| &endpoint.limits), &endpoint.limits);
-            sites.extend((0..=u16::MAX).nth(position).into_iter().flat_map(|id| {
-                limits.clone().map(move |limit| Site::Endpoint(crate::engine::pool::EndpointId(id), limit))
-            }));
+            sites.extend(
+                (0..=u16::MAX)
+                    .nth(position)
+                    .into_iter()
+                    .flat_map(|id| limits.clone().map(move |limit| Site::Endpoint(EndpointId(id), limit))),
+            );
         }
         sites
     }
@@ -172,9 +182,7 @@ fn moved(old: &Plan, new: &Plan, site: Site) -> Option<Site> {
     };
     match site {
         Site::Shared(limit) => find(&old.shared_limits, &new.shared_limits, limit).map(Site::Shared),
-        Site::Key(key, limit) => {
-            find(&old.key_limits, &new.key_limits, limit).map(|limit| Site::Key(key, limit))
-        }
+        Site::Key(key, limit) => find(&old.key_limits, &new.key_limits, limit).map(|limit| Site::Key(key, limit)),
         // Numbers of single keys are set anew, each with a look at what changes.
         Site::Own(..) => Some(site),
         Site::Endpoint(endpoint, limit) => {

@@ -8,6 +8,7 @@
 
 mod ask;
 mod caps;
+mod change;
 mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,17 @@ pub enum Told {
     Starts(Vec<(Nanos, u32)>),
     /// In how long all starts are paid for.
     Owed(Nanos),
+}
+
+impl Told {
+    /// Whether there is nothing in it that a store does not know.
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Starts(starts) => starts.is_empty(),
+            Self::Owed(owed) => owed.is_zero(),
+        }
+    }
 }
 
 /// What a request takes from one limit of a [`Batch`].
@@ -165,6 +177,16 @@ struct Asked {
     passed_by: Vec<usize>,
 }
 
+/// What may become of a request that everything else has room for.
+pub(super) enum Lets {
+    /// It is granted, or its turn has come to be asked for.
+    Grant,
+    /// It is to be asked for, with the next batch.
+    Ask,
+    /// It waits until the store is there again.
+    Nothing,
+}
+
 #[derive(Debug)]
 struct Given {
     /// `None`: it started.
@@ -210,18 +232,18 @@ impl Store {
         }
     }
 
-    /// Whether a request of a rule that everything else has room for may be granted, or asked for.
-    pub(super) fn lets(&mut self, rule: usize) -> bool {
+    /// What may become of a request of a rule that everything else has room for.
+    pub(super) fn lets(&mut self, rule: usize) -> Lets {
         if !self.rules[rule] {
-            return true;
+            return Lets::Grant;
         }
         match self.reach {
-            Reach::Nowhere | Reach::Alone | Reach::Open => true,
-            Reach::Closed => false,
+            Reach::Nowhere | Reach::Alone | Reach::Open => Lets::Grant,
+            Reach::Closed => Lets::Nothing,
+            Reach::Asked | Reach::Back(_) if self.collecting && self.asked.len() < MOST => Lets::Grant,
             Reach::Asked | Reach::Back(_) => {
-                let is_open = self.collecting && self.asked.len() < MOST;
-                self.wanted |= !is_open;
-                is_open
+                self.wanted = true;
+                Lets::Ask
             }
         }
     }

@@ -15,7 +15,7 @@ impl<W> Scheduler<W> {
     pub fn set_reach(&mut self, now: Instant, reach: Reach) {
         let now = self.tick(now);
         if self.store.is_none() {
-            if reach == Reach::Nowhere || !self.plan.is_shared() {
+            if reach == Reach::Nowhere {
                 return;
             }
             self.store = Some(Box::new(Store::new(&self.plan)));
