@@ -277,7 +277,7 @@ impl Line<'_> {
             State::Cells { counts, .. } => {
                 *counts.entry((now + lag) / width(kind)).or_default() += u64::from(cost);
             }
-            State::Due(due) => *due = charged(kind, *due, now, cost),
+            State::Due(due) => *due = charged(kind, *due, now + lag, cost),
             State::Slots { held, .. } => {
                 let none = Slots { count: 0, until: now + lease, number: ask.number };
                 held.entry(ask.process).or_insert(none).count += cost;
@@ -308,7 +308,7 @@ fn free(kind: LimitKind, due: u64, now: u64, cost: u32) -> u64 {
     }
 }
 
-/// When everything is paid for after a start.
+/// When everything is paid for after a start, which may be as late as `now`.
 fn charged(kind: LimitKind, due: u64, now: u64, cost: u32) -> u64 {
     match kind {
         LimitKind::Bucket { interval, .. } => due.max(now) + ceil(interval) * u64::from(cost),

@@ -322,9 +322,9 @@ local function take(l, cost)
     l.changed[cell] = true
     l.used, l.newest = l.used + cost, math.max(l.newest, cell)
   elseif l.kind == 'b' then
-    l.due = math.max(l.due, now) + l.a * cost
+    l.due = math.max(l.due, now + lag) + l.a * cost
   elseif l.kind == 's' then
-    l.due = (now - l.due <= CATCH_UP and l.due or now) + l.a * cost
+    l.due = (now + lag - l.due <= CATCH_UP and l.due or now + lag) + l.a * cost
   else
     l.mine, l.used = l.mine + cost, l.used + cost
     l.soonest = math.min(l.soonest or now + lease, now + lease)
