@@ -4,6 +4,7 @@
 mod redis_server;
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use redis_server::RedisServer;
 use request_balancer::shared::Redis;
 use request_balancer::{Balancer, Failure, NextStart, Rules, Target};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -220,6 +224,49 @@ async fn real_clock_a_hold_stops_all_and_those_who_come_later() {
     until("a hold at the third", async || held(&third)).await;
 }
 
+/// Passes on what connections say until it is told to go silent; then those that there are say nothing more, and are not
+/// closed either. Returns where it listens.
+async fn silenced(server: &RedisServer, silent: Arc<Notify>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = server.url().trim_start_matches("redis://").trim_end_matches('/').to_owned();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (silent, server) = (Arc::clone(&silent), server.clone());
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(server).await.unwrap();
+                tokio::select! {
+                    _ = copy_bidirectional(&mut near, &mut far) => {}
+                    () = silent.notified() => pending().await,
+                }
+            });
+        }
+    });
+    format!("redis://{address}")
+}
+
+#[tokio::test]
+async fn real_clock_a_connection_that_goes_silent_is_made_anew() {
+    let server = RedisServer::start();
+    let text = "per_key = { limit = '100/1s', shared = true }";
+    let silent = Arc::new(Notify::new());
+    let url = silenced(&server, Arc::clone(&silent)).await;
+    let far: Rules = format!("{text}\n[shared]\nurl = '{url}'").parse().unwrap();
+    let store = Redis::connect(far.shared()).unwrap();
+    let (one, other) = (Balancer::builder(far).shared(store).build(), process(&server, text));
+    start(&one, 7).await;
+    start(&other, 7).await;
+    let subscribed = async || {
+        let counts: (String, i64) = call(&server, &["PUBSUB", "NUMSUB", "{rb}:v1:news"]).await;
+        counts.1 == 2
+    };
+    until("two subscribers", subscribed).await;
+    silent.notify_waiters();
+    other.hold(Target::key(1), 60 * SEC).unwrap();
+    let held = async || matches!(one.next_start("default", 1), Ok(NextStart::After(_)));
+    until("a hold on a connection made anew", held).await;
+}
+
 /// A process of its own: this program, which runs one of the tasks below.
 struct Worker {
     child: Child,
@@ -302,7 +349,7 @@ async fn real_clock_worker() {
         return;
     }
     // Keeps forty requests of four keys waiting until its input ends, and says of each start when it was.
-    let over = Arc::new(tokio::sync::Notify::new());
+    let over = Arc::new(Notify::new());
     let callers = (0..40_u64).map(|caller| {
         let (balancer, key) = (balancer.clone(), caller % 4);
         tokio::spawn(async move {

@@ -10,30 +10,27 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
 
 use super::names;
-use super::store::{Ask, AskedLimit, Known, News, Reply, Store, StoreError};
-use crate::engine::{
-    Answers, Batch, HoldCause, Instant, LimitKind, Line, Nanos, Reach, Scope, Site, Take, Target, Told, Turned,
-};
+use super::news::Hold;
+use super::store::{Ask, AskedLimit, Known, Reply, Store, StoreError};
+use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Reach, Site, Take, Told};
 use crate::rules::{CheckedShared, OnOutage};
 use crate::runtime::afar::Afar;
 use crate::runtime::{Event, Locked as State, Shared};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 /// So many calls without an answer, and the store counts as lost.
 const FAILURES: u32 = 3;
 /// Time between two tries while it is.
-const PROBE: Duration = Duration::from_millis(200);
+pub(super) const PROBE: Duration = Duration::from_millis(200);
 /// Time between two tries before.
 const AGAIN: Duration = Duration::from_millis(20);
 /// What somebody waits for at most who waits for a slot: news that one is free may be lost.
 const SLOT: Nanos = Nanos::from_secs(1);
-/// News that wait to be told; what comes beyond is not told.
-const UNTOLD: usize = 1_024;
 
 /// What the store said of limits, for as long as that is of use.
 #[derive(Debug, Default)]
-struct Memory {
+pub(super) struct Memory {
     known: HashMap<Arc<str>, Remembered>,
     /// When to look whether what is known of a limit is of no use any more.
     looks: BTreeSet<(TokioInstant, Arc<str>)>,
@@ -58,10 +55,15 @@ impl Memory {
     }
 
     /// Whether what is known of a limit whose count began anew is yet to be told: each time once.
-    fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
+    pub(super) fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
         let Some(remembered) = self.known.get_mut(name) else { return false };
         // Caps have no count that begins: they are told how many there are, and that as often as one likes.
         std::mem::replace(&mut remembered.told, epoch) != epoch || epoch <= 1
+    }
+
+    /// Where a limit stands of which the store said something of late.
+    pub(super) fn site(&self, name: &str) -> Option<Site> {
+        self.known.get(name).map(|remembered| remembered.site)
     }
 
     fn forget(&mut self, now: TokioInstant) {
@@ -78,14 +80,14 @@ impl Memory {
 /// A balancer's connection with a store.
 #[derive(Debug)]
 pub(crate) struct Link {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     shared: CheckedShared,
-    process: u64,
+    pub(super) process: u64,
     /// There is something to tell.
-    told: watch::Sender<()>,
+    pub(super) told: watch::Sender<()>,
     /// The balancer is gone.
     over: watch::Sender<bool>,
-    news: Mutex<VecDeque<Hold>>,
+    pub(super) news: Mutex<VecDeque<Hold>>,
     /// What the store said of limits.
     memory: Mutex<Memory>,
     /// How many questions were asked.
@@ -110,24 +112,6 @@ impl Link {
     }
 }
 
-/// A hold that the others are to be told of, for as long as it lasts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Hold {
-    until: TokioInstant,
-    news: News,
-}
-
-impl Hold {
-    /// With what is left of it.
-    fn left(&self) -> News {
-        let mut news = self.news.clone();
-        if let News::Hold { lasts, .. } = &mut news {
-            *lasts = self.until - TokioInstant::now();
-        }
-        news
-    }
-}
-
 #[expect(clippy::use_self, reason = "a clone of an Arc is written as one")]
 impl Afar for Arc<Link> {
     fn start(&self, shared: &Arc<Shared>, runtime: &Handle, bell: Arc<Notify>) {
@@ -148,36 +132,7 @@ impl Afar for Arc<Link> {
     }
 
     fn tell(&self, shared: &Shared, event: &Event) {
-        let is_shared = |rule: &Option<Arc<str>>| {
-            let live = shared.live.load();
-            match rule.as_ref().and_then(|rule| live.find(rule).ok()) {
-                Some(rule) => live.plan.is_shared_by(live.rule(rule)),
-                None => live.plan.is_shared(),
-            }
-        };
-        let (lasts, news) = match event {
-            Event::HoldStarted { scope, rule, key, lasts, .. } if is_shared(rule) => {
-                let rule = rule.clone().filter(|_| matches!(scope, Scope::Rule | Scope::Queue));
-                let key = key.clone().filter(|_| matches!(scope, Scope::Key | Scope::Queue));
-                match scope {
-                    Scope::Request => return,
-                    Scope::Queue | Scope::Key | Scope::Rule | Scope::Overall | Scope::Endpoint => {}
-                }
-                (*lasts, News::Hold { scope: *scope, rule, key, endpoint: None, lasts: *lasts })
-            }
-            Event::EndpointHeld { endpoint, lasts, .. } if is_shared(&None) => {
-                let endpoint = Some(Arc::clone(endpoint));
-                (*lasts, News::Hold { scope: Scope::Endpoint, rule: None, key: None, endpoint, lasts: *lasts })
-            }
-            _ => return,
-        };
-        let hold = Hold { until: TokioInstant::now() + lasts, news };
-        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < UNTOLD {
-            all.push_back(hold);
-        }
-        drop(all);
-        self.told.send_replace(());
+        self.note_news(shared, event);
     }
 
     fn end(&self) {
@@ -200,51 +155,6 @@ impl Drop for Post {
 }
 
 impl Link {
-    /// Tells the others what is to be told, each thing until the store took it or it is over.
-    async fn tell_all(&self) {
-        let mut told = self.told.subscribe();
-        loop {
-            told.borrow_and_update();
-            while let Some(hold) = self.first_hold() {
-                if let Ok(Ok(())) = timeout(PATIENCE, self.store.tell(self.process, hold.left())).await {
-                    self.news().retain(|other| *other != hold);
-                } else {
-                    sleep(PROBE).await;
-                }
-            }
-            if told.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn news(&self) -> MutexGuard<'_, VecDeque<Hold>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first hold that is to be told and is not over.
-    fn first_hold(&self) -> Option<Hold> {
-        let now = TokioInstant::now();
-        let mut news = self.news();
-        while news.front().is_some_and(|hold| hold.until <= now) {
-            news.pop_front();
-        }
-        news.front().cloned()
-    }
-
-    /// Hears what others tell.
-    async fn hear_all(&self, shared: &Weak<Shared>) {
-        while shared.strong_count() > 0 {
-            if let Ok(Ok(mut ears)) = timeout(PATIENCE * 5, self.store.hear(self.process)).await {
-                while let Some(news) = ears.recv().await {
-                    let Some(shared) = shared.upgrade() else { return };
-                    self.heed(&shared, news);
-                }
-            }
-            sleep(PROBE).await;
-        }
-    }
-
     /// Gives the slots back that the balancer had: nobody is to wait for the end of the lease.
     async fn leave(&self) {
         let caps = std::mem::take(&mut *self.caps.lock().unwrap_or_else(PoisonError::into_inner));
@@ -277,62 +187,8 @@ impl Link {
 }
 
 impl Link {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The place of a limit of which the store said something of late.
-    fn site(&self, name: &str) -> Option<Site> {
-        self.memory().known.get(name).map(|remembered| remembered.site)
-    }
-
-    /// Does what another process tells.
-    fn heed(&self, shared: &Arc<Shared>, news: News) {
-        match news {
-            News::Hold { scope, rule, key, endpoint, lasts } => {
-                let hold = |state: &mut State, now: Instant, target: Target| {
-                    state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
-                };
-                let rule = rule.and_then(|rule| shared.find(&rule).ok());
-                match (scope, rule, key) {
-                    (Scope::Overall, ..) => {
-                        shared.with(|state, now| hold(state, now, Target::Overall));
-                    }
-                    (Scope::Rule, Some(rule), _) => {
-                        shared.with(|state, now| hold(state, now, Target::Rule(rule)));
-                    }
-                    (Scope::Endpoint, ..) => {
-                        let live = shared.live.load();
-                        if let Some(Ok(id)) = endpoint.map(|name| live.find_endpoint(&name)) {
-                            shared.with(|state, now| hold(state, now, Target::Endpoint(id)));
-                        }
-                    }
-                    (Scope::Key, _, Some(key)) => {
-                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                            if hold(state, now, Target::Key(record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                        });
-                    }
-                    (Scope::Queue, Some(rule), Some(key)) => {
-                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                            if hold(state, now, Target::Queue(rule, record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                        });
-                    }
-                    (Scope::Rule | Scope::Key | Scope::Queue | Scope::Request, ..) => {}
-                }
-            }
-            News::Freed { name } => {
-                if let Some(site) = self.site(&name) {
-                    shared.with(|state, now| state.machine.reopen(now, site));
-                }
-            }
-            News::Forgot { name, epoch } => {
-                if self.memory().is_untold(&name, epoch)
-                    && let Some(site) = self.site(&name)
-                {
-                    shared.with(|state, _| state.machine.recount(site));
-                }
-            }
-        }
     }
 }
 

@@ -27,7 +27,7 @@
 //!
 //! # What is promised
 //!
-//! - **Exact.** In every window of the store's time no more start than the limit has room for, over all processes. A start
+//! - **Exact.** In every window, spacing and bucket of the store's time no more start than the limit has room for, over all processes. A start
 //!   may be later than the store counts it, by the way of the answer and the wait for the executor; the store counts it as
 //!   of the last moment at which it may happen, and what missed that moment asks again. What was given and not used counts
 //!   as spent.
@@ -37,6 +37,18 @@
 //! - **A 429 stops all.** A hold that an attempt or [`Balancer::hold`](crate::Balancer::hold) brings about is told to all
 //!   processes at once, if a shared limit binds the rule.
 //! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over.
+//!
+//! # What is not there
+//!
+//! Breaker states of endpoints, versions of live rules and what servers say of their counters stay in the process that
+//! knows of them: `replace_rules` is to be called in each, and takes over `on_outage`, but the `prefix`, the `lease` and the
+//! address stay those that the balancer was built with. A hold that is released in one process lasts on in the others, and
+//! may come back to that process when it connects anew. There is no client for a cluster and none for TLS: `Redis` speaks with
+//! one server, and one that sends to another node counts as away. A key that becomes an alias leaves what the store
+//! counted under its old name behind.
+//!
+//! A start that was let go and is not yet under way when its limit becomes shared is not told. A store that panics ends its
+//! task, which is started again by whoever waits.
 //!
 //! # What is per process
 //!
@@ -64,6 +76,7 @@ use crate::runtime::afar::{Afar, Afield};
 mod driver;
 mod memory;
 mod names;
+mod news;
 mod store;
 mod tally;
 

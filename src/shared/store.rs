@@ -36,7 +36,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 pub struct Ask {
     /// Who asks: a number that no other process has.
     pub process: u64,
-    /// Which of its questions it is. One that comes after a later one changes no slots.
+    /// Which of its questions it is. One that comes after a later one changes no slots, as long as that
+    /// one left any.
     pub number: u64,
     /// How long after the store has answered a start may be; it counts from there.
     pub lag: Duration,

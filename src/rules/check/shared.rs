@@ -123,7 +123,7 @@ impl Checker<'_> {
     /// By what a store counts a quota: as many of one name would be one limit to it.
     fn counted(&self, quota: &Quota) -> Vec<Counted> {
         let micros = |span: Nanos| span.get().div_ceil(1_000);
-        let margin = quota.margin_nanos().or(self.builder.margin.as_ref().map(|at| at.value));
+        let margin = quota.margin_nanos().or_else(|| self.builder.margin.as_ref().map(|at| at.value));
         let margin = margin.unwrap_or(Nanos::ZERO);
         let period = quota.nanos().saturating_add(margin);
         let spaced = |period: Nanos| micros(period.div_ceil(u64::from(quota.count().max(1))));

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, RedisError, Script};
+use redis::{Client, RedisError, Script, Value};
 use tokio::sync::{OnceCell, mpsc};
+use tokio::time::{interval, timeout};
 
 use super::names;
 use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError};
@@ -25,14 +26,17 @@ static HOLD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("hold.
 /// How long a connection may take to come about, and how soon it is tried again.
 const CONNECT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);
+/// How often the connection that hears is tried: one that was cut without a word stays silent for ever.
+const PING: Duration = Duration::from_secs(2);
 /// How many news may wait to be heard before one begins anew.
 const KEPT: usize = 1_024;
 
 /// A store on a Redis or Valkey server.
 ///
 /// It uses one connection to ask and one to hear, and comes back by itself, at most 200 ms after the server does. Scripts are
-/// called by their hash, and loaded again when the server forgot them. All names are in one slot of a cluster, and every
-/// name goes by itself when there is nothing more to say of it.
+/// called by their hash, and loaded again when the server forgot them. Every name goes by itself when there is nothing more
+/// to say of it. All names are in one slot of a cluster, but the client is that of one server: give it the address of the
+/// node that has the slot. There is no TLS.
 ///
 /// The server should keep what it is given: with an eviction policy, or without persistence over a restart, limits begin
 /// anew with what the processes remember.
@@ -148,11 +152,16 @@ impl Store for Redis {
                 }
             }
             tokio::spawn(async move {
-                let mut messages = ears.into_on_message();
+                let (mut line, mut messages) = ears.split();
+                let mut pings = interval(PING);
                 loop {
                     let message = tokio::select! {
                         message = messages.next() => message,
                         () = sender.closed() => return,
+                        _ = pings.tick() => match timeout(CONNECT, line.ping::<Value>()).await {
+                            Ok(Ok(_)) => continue,
+                            Ok(Err(_)) | Err(_) => return,
+                        },
                     };
                     let Some(message) = message else { return };
                     let Ok(text) = message.get_payload::<String>() else { continue };
