@@ -5,13 +5,14 @@ mod drift_tests;
 mod wire;
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisError, Script, Value};
-use tokio::sync::{OnceCell, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
 use super::names;
@@ -28,6 +29,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);
 /// How often the connection that hears is tried: one that was cut without a word stays silent for ever.
 const PING: Duration = Duration::from_secs(2);
+/// So many calls in a row that were given up, and the connection is made anew.
+const SILENT: u32 = 4;
 /// How many news may wait to be heard before one begins anew.
 const KEPT: usize = 1_024;
 
@@ -60,7 +63,9 @@ const KEPT: usize = 1_024;
 #[derive(Clone)]
 pub struct Redis {
     client: Client,
-    connection: Arc<OnceCell<ConnectionManager>>,
+    connection: Arc<Mutex<Option<ConnectionManager>>>,
+    /// Calls in a row that were given up before an answer came.
+    unanswered: Arc<AtomicU32>,
     clock: Arc<str>,
     holds: Arc<str>,
     channel: Arc<str>,
@@ -80,14 +85,16 @@ impl Redis {
         Ok(Self {
             client,
             connection: Arc::default(),
+            unanswered: Arc::default(),
             clock: name("clock"),
             holds: name("holds"),
             channel: name("news"),
         })
     }
 
-    async fn connection(&self) -> Result<ConnectionManager, StoreError> {
-        let connect = async || {
+    /// The connection that asks: another one if this one says nothing any more.
+    fn connection(&self) -> Result<ConnectionManager, StoreError> {
+        let connect = || {
             let config = ConnectionManagerConfig::new()
                 .set_connection_timeout(Some(CONNECT))
                 .set_response_timeout(Some(CONNECT))
@@ -95,7 +102,21 @@ impl Redis {
                 .set_max_delay(AGAIN);
             ConnectionManager::new_lazy_with_config(self.client.clone(), config).map_err(away)
         };
-        self.connection.get_or_try_init(connect).await.cloned()
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.unanswered.fetch_add(1, Ordering::Relaxed) >= SILENT {
+            self.unanswered.store(1, Ordering::Relaxed);
+            *connection = None;
+        }
+        let line = match connection.take() {
+            Some(line) => line,
+            None => connect()?,
+        };
+        Ok(connection.insert(line).clone())
+    }
+
+    /// There was an answer, if only an error.
+    fn note_answer(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
     }
 }
 
@@ -109,7 +130,7 @@ impl fmt::Debug for Redis {
 impl Store for Redis {
     fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
         Box::pin(async move {
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection()?;
             let mut call = ASK.prepare_invoke();
             call.key(&*self.clock);
             for limit in &ask.limits {
@@ -118,19 +139,21 @@ impl Store for Redis {
             for word in wire::words(&ask, &self.channel) {
                 call.arg(word);
             }
-            let answer: (i64, Vec<i64>, Vec<i64>) = call.invoke_async(&mut connection).await.map_err(away)?;
-            wire::reply(&ask, &answer)
+            let answer: Result<(i64, Vec<i64>, Vec<i64>), RedisError> = call.invoke_async(&mut connection).await;
+            self.note_answer();
+            wire::reply(&ask, &answer.map_err(away)?)
         })
     }
 
     fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
         Box::pin(async move {
             let Some((held, micros)) = wire::hold(&news) else { return Ok(()) };
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection()?;
             let mut call = HOLD.prepare_invoke();
             call.key(&*self.holds).arg(held).arg(micros).arg(&*self.channel).arg(process);
-            call.invoke_async::<i64>(&mut connection).await.map_err(away)?;
-            Ok(())
+            let answer = call.invoke_async::<i64>(&mut connection).await;
+            self.note_answer();
+            answer.map(drop).map_err(away)
         })
     }
 
@@ -140,11 +163,12 @@ impl Store for Redis {
             ears.subscribe(&*self.channel).await.map_err(away)?;
             let (sender, heard) = mpsc::channel(KEPT);
             // What is told from now on is heard: what was told before is read after that.
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection()?;
             let mut all = redis::pipe();
             all.cmd("TIME").cmd("HGETALL").arg(&*self.holds);
-            let (now, holds): ((u64, u64), Vec<(String, u64)>) =
-                all.query_async(&mut connection).await.map_err(away)?;
+            let answer: Result<((u64, u64), Vec<(String, u64)>), RedisError> = all.query_async(&mut connection).await;
+            self.note_answer();
+            let (now, holds) = answer.map_err(away)?;
             let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
             for (held, till) in holds {
                 if let Some(news) = till.checked_sub(now).and_then(|micros| wire::held(&held, micros)) {
