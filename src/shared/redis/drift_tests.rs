@@ -90,7 +90,7 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
         let requests: Vec<Vec<Take>> = requests.collect();
         if random.u8(0..200) == 0 {
             // Both forget.
-            let mut connection = store.connection().await.unwrap();
+            let mut connection = store.connection().unwrap();
             let gone = &names[random.usize(0..names.len())];
             redis::cmd("DEL").arg(&**gone).query_async::<i64>(&mut connection).await.unwrap();
             tally.forget(Some(gone));
