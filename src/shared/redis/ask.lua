@@ -63,7 +63,8 @@ local function text(n)
 end
 
 local function millis(micros)
-  return text(math.ceil(micros / 1000))
+  -- One more, as the server counts them from the last whole one before now.
+  return text(math.ceil(micros / 1000) + 1)
 end
 
 local function width(l)
