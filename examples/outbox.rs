@@ -70,7 +70,9 @@ impl Server {
         let Text { chat, text } = message.body();
         println!("to {chat}: {text}, attempt {}{maybe}", message.number());
         let mut log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        writeln!(log, "{} {}", message.idempotency_key(), message.maybe_delivered())?;
+        // In one piece: several deliveries write at a time, and each of them may be the last thing this program does.
+        let line = format!("{} {}\n", message.idempotency_key(), message.maybe_delivered());
+        log.write_all(line.as_bytes())?;
         if self.die_after == Some(self.deliveries.fetch_add(1, Ordering::Relaxed) + 1) {
             // As if by `kill -9`: the server has the message, and nobody here will ever know.
             std::process::abort();

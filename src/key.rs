@@ -1,5 +1,7 @@
 //! Whose turn it is: the key of a request.
 
+#[cfg(feature = "tokio")]
+mod mark;
 #[cfg(feature = "serde")]
 mod text;
 

@@ -28,6 +28,7 @@
 //! | `store lost`: the store of shared limits does not answer | warn | `why` |
 //! | `store back` | warn | |
 //! | `store forgot`: a shared limit began anew | warn | `limit` |
+//! | `rules not replaced`: there is no place for so many endpoints | warn | `findings` |
 //!
 //! `attempt` is the number of attempts that were started. Spans of time are in seconds with fractions; `waited` is the
 //! time in line since the request entered or was put back.

@@ -69,3 +69,16 @@ fn outbox_says_why_a_file_cannot_be_opened() {
         assert!(said.contains("not an outbox, or a damaged one"), "{said}");
     }
 }
+
+/// Written over, the outbox itself would be gone.
+#[test]
+fn outbox_exports_to_no_file_that_is_there() {
+    let file = outbox("itself.redb");
+    let before = std::fs::read(file.path()).expect("a copy");
+    let (status, _, said) = program(&["outbox", file.path(), "export", "--to", file.path()]);
+    assert_eq!(status, 2);
+    assert!(said.contains("can't write: "), "{said}");
+    assert_eq!(std::fs::read(file.path()).expect("a copy").len(), before.len());
+    let (_, printed, _) = program(&["outbox", file.path(), "list"]);
+    assert!(printed.ends_with("4 messages, 1 dead\n"), "{printed}");
+}

@@ -334,6 +334,71 @@ fn no_reset_is_believed_beyond_an_hour_or_the_limits_own_period() {
     }
 }
 
+/// A window that ends in twenty hours is believed for an hour at a time. Nothing begins anew by that, so it must not fill up:
+/// one request tries, whatever it costs, and the others wait for its answer.
+#[test]
+fn past_an_hour_of_a_longer_window_one_request_tries() {
+    const HOUR: u64 = 3_600_000;
+    let of_sixty = |remaining, millis| ServerWindow { limit: Some(60), ..left(remaining, millis) };
+    let mut world = World::new("per_key = '60/60s'\noverall = '100/1s'");
+    let first = world.start(0);
+    world.answer(100, first, &[of_sixty(0, 20 * HOUR)]);
+    assert!(world.try_start(HOUR + 99).is_none());
+    let tries = world.start(HOUR + 100);
+    assert_eq!(world.free(HOUR + 100), 0);
+    assert_eq!(world.free(HOUR + 30_000), 0, "nothing comes back while it runs");
+    world.answer(HOUR + 30_000, tries, &[of_sixty(0, 19 * HOUR - 30_000)]);
+    assert_eq!(
+        world.machine.next_start(at(HOUR + 30_000), RULE, Some(world.key)),
+        NextStart::At(at(2 * HOUR + 30_000))
+    );
+    // A try without an answer is as good as none; the next one is an hour later.
+    let tries = world.start(2 * HOUR + 30_000);
+    world.machine.finish(at(2 * HOUR + 31_000), tries);
+    assert_eq!(
+        world.machine.next_start(at(2 * HOUR + 31_000), RULE, Some(world.key)),
+        NextStart::At(at(3 * HOUR + 30_000))
+    );
+    // However late somebody asks, the hours are counted from the answer.
+    let costly = Entry { cost: 7, ..Entry::default() };
+    let Ok(Enter::Started(tries)) = world.machine.enter(at(5 * HOUR), world.key, RULE, costly) else { panic!("waits") };
+    assert_eq!(world.free(5 * HOUR + 30_000), 0);
+    // The server gave it up.
+    world.answer(5 * HOUR + 30_000, tries, &[of_sixty(9, HOUR / 2)]);
+    assert_eq!(world.free(5 * HOUR + 30_000), 9);
+
+    // Unanswered for twenty hours, it is full when it begins anew.
+    let mut world = World::new("per_key = '60/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[of_sixty(0, 20 * HOUR)]);
+    for hour in 1..20 {
+        let tries = world.start(hour * HOUR + 100);
+        world.machine.finish(at(hour * HOUR + 200), tries);
+        assert_eq!(world.free(hour * HOUR + 200), 0);
+    }
+    assert!(world.try_start(20 * HOUR + 99).is_none());
+    assert_eq!(world.free(20 * HOUR + 100), 60);
+}
+
+/// What was sent thirty seconds before may tell of a window that was over by then: its reset is not that of the later
+/// answer, which told none.
+#[test]
+fn an_older_answer_with_a_reset_shortens_no_later_hold_without_one() {
+    let mut world = World::new("per_key = '20/60s'");
+    let old = world.start(0);
+    let later = world.start(30_000);
+    world.answer(30_100, later, &[without_reset(0)]);
+    world.answer(31_000, old, &[left(5, 10_000)]);
+    assert_eq!(world.machine.next_start(at(31_000), RULE, Some(world.key)), NextStart::At(at(90_100)));
+
+    // The other way round: the window may have ended before the answer without a reset arrived.
+    let mut world = World::new("per_key = '20/60s'");
+    let ids = [(); 2].map(|()| world.start(0));
+    world.answer(100, ids[0], &[left(5, 10_000)]);
+    world.answer(10_050, ids[1], &[without_reset(0)]);
+    assert_eq!(world.machine.next_start(at(10_050), RULE, Some(world.key)), NextStart::At(at(70_050)));
+}
+
 const fn of(name: &'static str, window: ServerWindow<'static>) -> ServerWindow<'static> {
     ServerWindow { name, ..window }
 }
@@ -449,11 +514,79 @@ fn the_difference_that_was_not_seen_for_longest_goes() {
         let is_told = |notice: &Notice| matches!(notice, Notice::LimitDiffers(_));
         world.machine.take_notices().drain(..).filter(is_told).count()
     };
-    assert!((1..=64).all(|limit| tell(&mut world, limit) == 1));
-    assert_eq!((tell(&mut world, 1), tell(&mut world, 65)), (0, 1));
+    assert!((1..=64).all(|limit| tell(&mut world, limit) == usize::from(limit == 1)));
+    assert_eq!((tell(&mut world, 1), tell(&mut world, 65)), (0, 0));
     let differences = world.machine.snapshot(at(0)).differences;
     let reported: Vec<u32> = differences.iter().map(|difference| difference.reported).collect();
     assert_eq!(reported, (3..=64).chain([1, 65]).collect::<Vec<_>>());
+}
+
+/// A dynamic limit, or windows by the names of hashes, more than are remembered: each round would be news again.
+#[test]
+fn what_differs_all_the_time_is_not_news_all_the_time() {
+    let names: Vec<String> = (0..65).map(|number| format!("hash-{number}")).collect();
+    for (is_one_window, most) in [(true, 1), (false, 64)] {
+        let mut world = World::new("per_key = '500/60s'");
+        let mut told = 0;
+        for _ in 0..3 {
+            for (name, limit) in names.iter().zip(1..) {
+                let (name, limit) = if is_one_window { ("window", limit) } else { (name.as_str(), 7) };
+                let id = world.start(0);
+                world.answer(0, id, &[ServerWindow { name, limit: Some(limit), ..left(400, 60_000) }]);
+                let notices = world.machine.take_notices();
+                told += notices.iter().filter(|notice| matches!(notice, Notice::LimitDiffers(_))).count();
+                notices.clear();
+            }
+        }
+        assert_eq!(told, most);
+    }
+}
+
+/// Of 65 limits that differ the list has 64, and forgets one with each answer: that is no news, either.
+#[test]
+fn limits_that_differ_all_the_time_are_not_news_all_the_time() {
+    let rules: String = (0..65).map(|rule| format!("r{rule:02} = '500/60s'\n")).collect();
+    let mut world = World::new(&format!("[rules]\n{rules}"));
+    let mut told = 0;
+    for _ in 0..3 {
+        for rule in (0..65).map(RuleId) {
+            let Ok(Enter::Started(id)) = world.machine.enter(at(0), world.key, rule, Entry::default()) else {
+                panic!("waits");
+            };
+            world.answer(0, id, &[ServerWindow { limit: Some(400), ..left(399, 60_000) }]);
+            let notices = world.machine.take_notices();
+            told += notices.iter().filter(|notice| matches!(notice, Notice::LimitDiffers(_))).count();
+            notices.clear();
+        }
+    }
+    assert_eq!(told, 65);
+}
+
+/// A key that rests is not forgotten before the window is over that the server told of.
+#[test]
+fn a_key_that_rests_stays_while_a_told_window_is_open() {
+    const HOUR: u64 = 3_600_000;
+    const DAY: u64 = 24 * HOUR;
+    for (told, over) in [(20 * HOUR, 20 * HOUR + 100), (400 * DAY, 31 * DAY + 100)] {
+        let mut world = World::new("per_key = '60/60s'");
+        let first = world.start(0);
+        world.answer(100, first, &[ServerWindow { limit: Some(60), ..left(0, told) }]);
+        world.machine.finish(at(200), first);
+        for (rest, keys) in [(HOUR + 2_000, 1), (over - 1, 1), (over + 2_000, 0)] {
+            while let Some(wake) = world.machine.next_wake().filter(|&wake| wake <= at(rest)) {
+                world.machine.dispatch(wake);
+            }
+            assert_eq!(world.machine.snapshot(at(rest)).keys, keys);
+        }
+    }
+    let mut world = World::new("per_key = '60/60s'");
+    let first = world.start(0);
+    world.answer(100, first, &[ServerWindow { limit: Some(60), ..left(0, 20 * HOUR) }]);
+    world.machine.finish(at(200), first);
+    while let Some(wake) = world.machine.next_wake().filter(|&wake| wake <= at(HOUR + 2_000)) {
+        world.machine.dispatch(wake);
+    }
+    assert_eq!(world.free(HOUR + 2_000), 1);
 }
 
 #[test]

@@ -106,6 +106,22 @@ async fn a_body_that_can_not_be_made_again_is_sent_once_and_the_refusal_holds_al
     assert_eq!((snapshot.waiting, snapshot.in_flight), (0, 0));
 }
 
+/// A refusal after which nothing is sent again has nothing to do with the body: it is handed over, as with bytes.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_refusal_that_the_policy_leaves_at_that_is_handed_over_whatever_the_body() {
+    for rules in ["{ retry = { attempts = 1, waits = 0 } }", "{ retry = { ceiling = '5s' } }"] {
+        for is_stream in [false, true] {
+            let (address, seen) = serve(&[(429, &[("Retry-After", "7")], "")]).await;
+            let balancer = balancer(&format!("[rules]\ncall = {rules}"));
+            let bytes = Bytes::from("once");
+            let body = if is_stream { reqwest::Body::wrap(Full::new(bytes)) } else { bytes.into() };
+            let sent = client(&balancer).post(format!("http://{address}/")).body(body).send().await;
+            assert_eq!(sent.expect("answered").status(), 429, "{rules}");
+            assert_eq!(seen.lock().expect("no panic").len(), 1, "{rules}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn what_the_balancer_refuses_is_an_error_of_the_middleware() {
     let (address, seen) = serve(&[(200, &[], "")]).await;

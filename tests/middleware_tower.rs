@@ -83,6 +83,46 @@ async fn the_last_refusal_is_handed_over() {
     assert_eq!(*starts.lock().expect("no panic"), [0, 2_000]);
 }
 
+/// A refused payment was sent again, and that attempt hung: whether it was done is not known, so the refusal of the first one,
+/// which says that it was not, must not be handed over.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn an_earlier_refusal_is_not_handed_over_for_an_attempt_without_an_answer() {
+    let hangs = |count: Arc<Mutex<u32>>| {
+        service_fn(move |_: Request<&'static str>| {
+            let mut count = count.lock().expect("no panic");
+            *count += 1;
+            let is_first = *count == 1;
+            async move {
+                if !is_first {
+                    std::future::pending::<()>().await;
+                }
+                let refusal = Response::builder().status(429).header("Retry-After", "1");
+                Ok::<_, Infallible>(refusal.body("").expect("valid"))
+            }
+        })
+    };
+    let timed_out = balancer("[rules]\nGET = { attempt_timeout = '1s' }");
+    let count = Arc::default();
+    let answer = layer(&timed_out).layer(hangs(Arc::clone(&count))).call(get()).await;
+    assert_eq!(answer.expect_err("nobody knows"), ServiceError::Refused(Refused::TimedOut));
+    assert_eq!(*count.lock().expect("no panic"), 2);
+
+    for (after, status) in [(500, Some(429)), (1_500, None)] {
+        let aborted = balancer("[rules]\nGET = {}");
+        let answer = layer(&aborted).layer(hangs(Arc::default())).call(get());
+        let abort = async {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            aborted.abort();
+        };
+        match (tokio::join!(answer, abort).0, status) {
+            // It stood in line again: the refusal is the last that happened.
+            (Ok(answer), Some(status)) => assert_eq!(answer.status(), status),
+            (answer, None) => assert_eq!(answer.expect_err("nobody knows"), ServiceError::Refused(Refused::Aborted)),
+            (answer, Some(_)) => panic!("{answer:?}"),
+        }
+    }
+}
+
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn what_the_balancer_refuses_and_what_the_service_fails_with_are_told_apart() {
     let balancer = balancer("[rules]\nGET = '1/1h'\n[rules.POST]\nmax_wait = '1s'\nper_key = '1/1h'");
@@ -150,7 +190,7 @@ async fn a_dropped_future_leaves_the_line() {
 
 type Boxed = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A request whose body nobody can copy, as tonic's.
+/// A request whose body nobody can copy.
 fn boxed() -> Request<Boxed> {
     Request::get("http://shop.example/goods").body(Full::from("goods").boxed_unsync()).expect("valid")
 }

@@ -121,3 +121,52 @@ async fn what_is_left_is_no_word_about_how_many_there_are() {
     let started = std::iter::from_fn(|| balancer.request("read", "k").try_acquire().ok());
     assert_eq!(started.take(99).collect::<Vec<_>>().len(), 5);
 }
+
+/// Whatever the server says, no more start in the length of the most than that, nor fewer than the rules of another length.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn nothing_that_is_told_goes_beyond_the_most() {
+    for (rules, policy, secs, most) in [
+        // Counted in the server's 55 s, twice 91 would start in a minute.
+        ("per_key = '60/60s'\nobserve = { learn = '100/60s' }", "500;w=55", 60, 100),
+        ("per_key = '60/60s'\nobserve = { learn = '100/60s' }", "500;w=66", 60, 100),
+        ("per_key = '60/60s'\nobserve = { learn = '100/66s' }", "500;w=60", 66, 100),
+        // 7,200 in an hour are not two in each second.
+        ("per_key = '60/1h'\nobserve = { learn = '2/1s' }", "5000;w=3600", 60, 60),
+        // What the server says of one second is no more than a second's share of the most of a minute, so nothing.
+        ("per_key = ['3/1s', '60/60s']\nobserve = { learn = '100/60s' }", "5;w=1", 1, 3),
+    ] {
+        let balancer = balancer(&format!("[rules.read]\n{rules}"));
+        let left = policy.split(';').next().expect("a number");
+        told(&balancer, &[("RateLimit-Policy", policy), ("RateLimit-Limit", left)]).await;
+        sleep(Duration::from_secs(2 * 3_600)).await;
+        let begin = Instant::now();
+        let mut starts = Vec::new();
+        while starts.len() < 250 && begin.elapsed() < Duration::from_secs(150) {
+            call(&balancer, "k", None).await;
+            starts.push(begin.elapsed());
+        }
+        let within = |first: &Duration| {
+            starts.iter().filter(|at| (*first..*first + Duration::from_secs(secs)).contains(at)).count()
+        };
+        assert_eq!(starts.iter().map(within).max(), Some(most), "{rules}, {policy}");
+    }
+}
+
+#[test]
+fn a_most_for_another_length_than_each_limit_is_found() {
+    let rules = |learn| {
+        let rules = format!("[rules.read]\nper_key = ['3/1s', '60/60s']\nobserve = {{ learn = '{learn}' }}");
+        rules.parse::<Rules>().expect("they load").warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(rules("100/60s").is_empty() && rules("100/65s").is_empty() && rules("5/1s").is_empty());
+    let found = "3:21: warning[no-effect] rules.read.observe.learn: found `60/1h` for another length than each `per_key` of \
+                 the rule; allowed: as long as one of them";
+    assert_eq!(rules("60/1h"), [found]);
+    assert!(
+        "[rules.read]\nper_key = '5/300s burst 20'\nobserve = { learn = '1/1s' }"
+            .parse::<Rules>()
+            .expect("they load")
+            .warnings()
+            .is_empty()
+    );
+}

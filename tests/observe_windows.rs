@@ -52,6 +52,38 @@ async fn resources_of_github_go_where_the_rules_say() {
     assert_eq!(next(&balancer), after(3_000));
 }
 
+/// Discord's windows go by the name of a bucket, which is a hash that nobody knows before.
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn windows_whose_names_nobody_knows_go_where_the_rules_say() {
+    let says = |bucket, left| {
+        [
+            ("X-RateLimit-Bucket", bucket),
+            ("X-RateLimit-Limit", "5"),
+            ("X-RateLimit-Remaining", left),
+            ("X-RateLimit-Reset-After", "30"),
+        ]
+    };
+    // `overall` is most like it, which would hold everybody.
+    let rules = |windows| {
+        format!(
+            "overall = '5/30s'
+             [rules.read]
+             per_key = '50/1s'
+             observe = {{ dialect = 'discord', windows = {{ {windows} }} }}"
+        )
+    };
+    for (windows, held, other) in [
+        ("'*' = 'per_key'", after(30), NextStart::Now),
+        ("'*' = 'per_key', ABCD1234 = 'none'", NextStart::Now, NextStart::Now),
+        ("'*' = 'none', ABCD1234 = 'overall'", after(30), after(30)),
+    ] {
+        let balancer = balancer(&rules(windows));
+        answer(start(&balancer), &says("abcd1234", "0"));
+        assert_eq!(next(&balancer), held, "{windows}");
+        assert_eq!(balancer.next_start("read", "other").expect("a rule"), other, "{windows}");
+    }
+}
+
 #[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn one_resource_does_not_end_the_hold_of_another() {
     let balancer = balancer("[rules.read]\nper_key = '60/60s'\nobserve = { dialect = 'github' }");

@@ -113,3 +113,44 @@ async fn those_that_back_off_keep_nobody_from_being_sent() {
     assert_eq!((post.len(), reader.seen().len()), (0, 8_601));
     assert!(reader.seen().iter().filter(|seen| seen.text == "a").all(|seen| seen.number < 3));
 }
+
+const FEW: &str = "[retry]\njitter = 0.0\n[rules]\na = { concurrency = 2 }\nb = '1000/1s'";
+
+/// Taken out of the line to make room, or about to be read: nobody is left behind when the hold is over.
+#[tokio::test(start_paused = true)]
+async fn queues_that_wait_for_room_when_they_are_held_are_sent_afterwards() {
+    let (reader, balancer) = (Reader::new(), post::balancer(FEW));
+    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    reader.tell("long", vec![Way::Takes(secs(10)); 2]);
+    put_many(&post, "a", 2, "long").await;
+    let text = "a".to_owned();
+    let twice = (2..3_002_u32).flat_map(|key| [("a", key, &text), ("a", key, &text)]);
+    post.put_all(twice).await.unwrap();
+    post::settle().await;
+    balancer.hold(Target::rule("a"), secs(60)).unwrap();
+    sleep(secs(300)).await;
+    timeout(secs(60), post.flush()).await.unwrap();
+    assert_eq!((post.len(), reader.seen().len()), (0, 6_002));
+}
+
+/// Room for a message was made by taking those before it out of the line, and then it went ahead of them.
+#[tokio::test(start_paused = true)]
+async fn nobody_passes_those_of_its_queue_that_are_taken_out_to_make_room() {
+    let (reader, balancer) = (Reader::new(), post::balancer(FEW));
+    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    reader.tell("long", vec![Way::Takes(secs(10)); 2]);
+    put_many(&post, "a", 2, "long").await;
+    post::settle().await;
+    let first = "first".to_owned();
+    post.put_all((2..4_096_u32).map(|key| ("a", key, &first))).await.unwrap();
+    post::settle().await;
+    balancer.hold(Target::rule("a"), secs(60)).unwrap();
+    sleep(secs(2)).await;
+    let queued = post.put("a", 4_000, &"second".to_owned()).await.unwrap();
+    assert!(matches!(queued, Delivery::Queued(_)));
+    sleep(secs(300)).await;
+    let ids: Vec<u64> = reader.seen().into_iter().map(|seen| seen.id).collect();
+    let place = |id| ids.iter().position(|seen| *seen == id).unwrap();
+    assert!(place(4_001) < place(4_097), "key 4,000 got its second message first");
+    assert_eq!((post.len(), ids.len()), (0, 4_097));
+}

@@ -461,3 +461,26 @@ async fn with_its_last_handle_it_ends_and_lets_go_of_everything() {
     let snapshot = balancer.snapshot();
     assert_eq!((snapshot.waiting, snapshot.in_flight), (0, 0));
 }
+
+/// Read from the store, those that wait after a failure stood in line like others, and kept others out of it.
+#[tokio::test(start_paused = true)]
+async fn those_that_back_off_at_a_start_let_others_pass_and_no_flush_waits_for_them() {
+    let (reader, kept) = (Reader::new(), MemoryStore::new());
+    let rules = "[retry]\njitter = 0.0\nbackoff = '10m'\nmax_delay = '10m'\n[rules]\nsend = '1000/1s'";
+    let first = post(rules, kept.clone(), &reader).await;
+    let texts: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+    for text in &texts {
+        reader.tell(text, [Way::Transient]);
+        assert_eq!(put(&first, 1, text).await, Ok(false));
+    }
+    post::settle().await;
+    drop(first);
+    post::settle().await;
+    let second = later_post(rules, kept, &reader).await;
+    post::settle().await;
+    assert_eq!(put(&second, 1, "new").await, Ok(true));
+    assert_eq!(timeout(secs(60), second.flush()).await, Ok(0));
+    assert_eq!((second.len(), reader.seen().len()), (40, 41));
+    sleep(secs(601)).await;
+    assert_eq!((second.len(), reader.seen().len()), (0, 81));
+}

@@ -62,3 +62,23 @@ async fn what_is_drained_says_when_it_was_to_enter_the_line() {
     let drained = post.drain().await.unwrap();
     assert_eq!(drained.iter().map(|left| left.due).collect::<Vec<_>>(), [Some(due)]);
 }
+
+/// Without it nobody could put it again as the same one.
+#[tokio::test(start_paused = true)]
+async fn what_is_drained_or_dead_says_under_which_name_it_was_put() {
+    let reader = Reader::new();
+    let post = post(RULES, MemoryStore::new(), &reader).await;
+    reader.tell("bad", [Way::Transient, Way::Permanent]);
+    for text in ["bad", "left"] {
+        let _ = post.put("send", 1, &text.to_owned()).dedupe(format!("order {text}")).await.unwrap();
+    }
+    sleep(secs(1)).await;
+    let _ = post.put("send", 1, &"last".to_owned()).await.unwrap();
+    sleep(secs(1)).await;
+    let dead: Vec<_> = post.dead().await.unwrap().into_iter().map(|dead| dead.name).collect();
+    let _ = post.put("send", 1, &"more".to_owned()).await.unwrap();
+    post.put_later("send", 1, &"later".to_owned(), NOON + secs(3_600)).dedupe("order later").await.unwrap();
+    let mut drained: Vec<_> = post.drain().await.unwrap().into_iter().map(|left| left.name).collect();
+    drained.retain(|name| !name.is_empty());
+    assert_eq!((dead, drained), (vec!["order bad".to_owned()], vec!["order later".to_owned()]));
+}

@@ -4,10 +4,11 @@
 mod post;
 
 use std::future::IntoFuture;
+use std::ops::Bound;
 
 use post::{NOON, Reader, Way, open, post, secs};
 use request_balancer::Failure;
-use request_balancer::outbox::{Delivery, Error, MemoryStore, Message, Outbox};
+use request_balancer::outbox::{Delivery, Error, MemoryStore, Message, Outbox, Store, Table};
 use tokio::time::sleep;
 
 const FREE: &str = "[retry]\njitter = 0.0\n[rules]\nsend = '1000/1s'";
@@ -115,4 +116,29 @@ async fn what_somebody_else_was_promised_is_kept_though_its_caller_knows_of_its_
     let reasons: Vec<_> = post.dead().await.unwrap().into_iter().map(|dead| dead.reason).collect();
     assert_eq!((post.len(), reasons), (0, vec!["too bad".to_owned()]));
     assert_eq!(post.put("send", 1, &"a".to_owned()).dedupe("A").await, Err(Error::Dead { id: 1.into() }));
+}
+
+/// With nobody putting names any more, they stayed in the file for good.
+#[tokio::test(start_paused = true)]
+async fn names_whose_time_is_over_are_forgotten_at_a_start() {
+    let (reader, kept) = (Reader::new(), MemoryStore::new());
+    let builder = || Outbox::builder(&post::balancer(FREE)).retention(secs(60));
+    let first = open(builder().wall(NOON), kept.clone(), &reader).await;
+    for number in 0..20 {
+        assert_eq!(first.put("send", 1, &"a".to_owned()).dedupe(number.to_string()).await, read("a"));
+    }
+    drop(first);
+    post::settle().await;
+    let names = || {
+        let mut names = 0;
+        kept.scan(Table::Names, Bound::Unbounded, &mut |_, _| {
+            names += 1;
+            true
+        })
+        .unwrap();
+        names
+    };
+    assert_eq!(names(), 20);
+    let _second = open(builder().wall(NOON + secs(3_600)), kept.clone(), &reader).await;
+    assert_eq!(names(), 0);
 }

@@ -23,6 +23,24 @@ async fn in_an_ordered_rule_nobody_passes_one_that_panics() {
     assert!(post.is_empty());
 }
 
+/// Messages that were being read when it panicked went into line ahead of it, and it waited for them as they did for it.
+#[tokio::test(start_paused = true)]
+async fn what_is_read_meanwhile_waits_behind_one_that_panics() {
+    let reader = Reader::new();
+    let post = post(ORDERED, MemoryStore::new(), &reader).await;
+    let texts: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+    for text in texts.iter().step_by(3) {
+        reader.tell(text, [Way::Panics]);
+    }
+    post.put_all(texts.iter().map(|text| ("send", 1, text))).await.unwrap();
+    sleep(secs(200)).await;
+    let tried = |number: usize| if number.is_multiple_of(3) { 2 } else { 1 };
+    let expected: Vec<String> =
+        texts.iter().enumerate().flat_map(|(number, text)| vec![text.clone(); tried(number)]).collect();
+    assert_eq!(reader.texts(), expected);
+    assert!(post.is_empty());
+}
+
 /// And not one that is given up.
 #[tokio::test(start_paused = true)]
 async fn those_behind_go_on_when_one_has_come_to_its_end() {

@@ -3,6 +3,7 @@
 
 mod post;
 
+use std::future::IntoFuture;
 use std::io::ErrorKind;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use post::{NOON, Reader, Way, later_post, open, put, secs};
-use request_balancer::outbox::{Change, Error, MemoryStore, Outbox, OutboxEvent, Store, StoreError, Table};
-use tokio::time::sleep;
+use request_balancer::Failure;
+use request_balancer::outbox::{Change, Error, MemoryStore, Message, Outbox, OutboxEvent, Store, StoreError, Table};
+use tokio::time::{sleep, timeout};
 
 const FREE: &str = "[retry]\njitter = 0.0\n[rules]\nsend = '1000/1s'";
 
@@ -22,11 +24,13 @@ struct Full {
     full: Arc<AtomicBool>,
     /// Whether it needs to be opened anew.
     broken: bool,
+    /// Whether it makes what it says it did not.
+    makes: bool,
 }
 
 impl Full {
     fn new(inner: MemoryStore) -> Self {
-        Self { inner, full: Arc::default(), broken: false }
+        Self { inner, full: Arc::default(), broken: false, makes: false }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -57,6 +61,9 @@ impl Store for Full {
         assert!(!self.broken, "it was not opened anew");
         if let Err(error) = self.check() {
             self.broken = true;
+            if self.makes {
+                self.inner.commit(changes)?;
+            }
             return Err(error);
         }
         self.inner.commit(changes)
@@ -118,6 +125,63 @@ async fn what_was_sent_while_the_disk_is_full_is_not_sent_again() {
     full.store(false, Ordering::Relaxed);
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!((post.len(), reader.seen().len()), (0, 1));
+}
+
+/// Its caller was there when it failed, and gone when that was written down: nobody was told.
+#[tokio::test(start_paused = true)]
+async fn what_fails_while_its_caller_goes_away_is_told_as_lost() {
+    let store = Full::new(MemoryStore::new());
+    let full = Arc::clone(&store.full);
+    let handler = async |_: Message<String>| {
+        sleep(secs(2)).await;
+        Err::<(), _>(Failure::permanent("too late".to_owned()))
+    };
+    let post = Outbox::builder(&post::balancer(FREE)).wall(NOON).open_store(store, handler).await.unwrap();
+    let mut events = post.events();
+    let put = timeout(secs(10), post.put("send", 1, &"a".to_owned()).into_future());
+    let goes_away = tokio::spawn(put);
+    sleep(secs(1)).await;
+    full.store(true, Ordering::Relaxed);
+    sleep(secs(20)).await;
+    assert!(goes_away.await.unwrap().is_err());
+    full.store(false, Ordering::Relaxed);
+    sleep(secs(2)).await;
+    assert_eq!((post.len(), post.dead().await.unwrap().len()), (0, 0));
+    let told = std::iter::from_fn(|| events.try_next());
+    let lost: Vec<_> = told.filter(|event| !matches!(event, OutboxEvent::StoreFailed { .. })).collect();
+    assert!(matches!(&lost[..], [OutboxEvent::Lost { reason, .. }] if reason == "too late"), "{lost:?}");
+}
+
+/// The second time it was buried nothing was to be done, and who made room for it the first time was not told.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_even_where_its_commit_was_told_as_failed() {
+    let (reader, mut store) = (Reader::new(), Full::new(MemoryStore::new()));
+    store.makes = true;
+    let full = Arc::clone(&store.full);
+    let post = open(Outbox::builder(&post::balancer(FREE)).wall(NOON).max_dead(1), store, &reader).await;
+    let mut events = post.events();
+    for text in ["first", "second"] {
+        reader.tell(text, [Way::Transient, Way::Permanent]);
+        assert_eq!(put(&post, 1, text).await, Ok(false));
+        if text == "first" {
+            sleep(secs(5)).await;
+        }
+    }
+    reader.tell("second", [Way::FailsForGoodAfter(secs(2))]);
+    sleep(secs(2)).await;
+    full.store(true, Ordering::Relaxed);
+    sleep(secs(10)).await;
+    full.store(false, Ordering::Relaxed);
+    sleep(secs(5)).await;
+    let reasons: Vec<_> = post.dead().await.unwrap().into_iter().map(|dead| dead.reason).collect();
+    assert_eq!((post.len(), reasons), (0, vec!["second was not read".to_owned()]));
+    let told = std::iter::from_fn(|| events.try_next());
+    let told: Vec<_> = told.filter(|event| !matches!(event, OutboxEvent::StoreFailed { .. })).collect();
+    let [OutboxEvent::Died { id: first, .. }, OutboxEvent::Died { .. }, OutboxEvent::Lost { id: lost, .. }] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!(first, lost);
 }
 
 #[tokio::test(start_paused = true)]

@@ -210,3 +210,133 @@ fn nothing_is_kept_for_who_has_left() {
         assert!(matches!(enter(&mut machine, tag, 1, SMALL), (_, Enter::Started(_))), "{tag}");
     }
 }
+
+/// Two endpoints without limits in common, of which the second one is full for an hour.
+fn with_one_full(per_key: &str) -> Scheduler<()> {
+    let text = format!("[pool]\n{per_key}\n[pool.endpoints]\na = {{ overall = '10/1s' }}\nb = {{ overall = '1/1h' }}");
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::new(rules.plan());
+    start_on(&mut machine, at(0), 1_000, (1, LARGE));
+    machine
+}
+
+fn enter_on(machine: &mut Scheduler<()>, now: Instant, key: KeyId, cost: u32, endpoint: EndpointId) -> Enter {
+    let entry = Entry { cost, endpoints: &[endpoint], ..Entry::default() };
+    machine.enter(now, key, RuleId(0), entry).expect("room in line")
+}
+
+fn start_on(machine: &mut Scheduler<()>, now: Instant, tag: u64, (cost, endpoint): (u32, EndpointId)) -> KeyId {
+    let key = machine.add_key(now, tag);
+    let entered = enter_on(machine, now, key, cost, endpoint);
+    assert!(matches!(entered, Enter::Started(_)), "{tag} at {now:?}: {entered:?}");
+    key
+}
+
+/// Dispatches when the machine wants to be called, and at no other time.
+fn pass(machine: &mut Scheduler<()>, until: Instant) {
+    let mut calls = 0;
+    while let Some(wake) = machine.next_wake().filter(|wake| *wake <= until) {
+        machine.dispatch(wake);
+        calls += 1;
+        assert!(calls < 1_000, "it wants to be called for ever at {wake:?}");
+    }
+}
+
+/// Whoever came next in its queue waited for the other endpoint, and all others for as long as that.
+#[test]
+fn an_endpoint_is_not_kept_for_who_waits_for_another_one() {
+    let mut machine = with_one_full("");
+    for tag in 0..9 {
+        start_on(&mut machine, at(0), tag, (1, SMALL));
+    }
+    let key = machine.add_key(at(0), 100);
+    let Enter::Waiting(costly) = enter_on(&mut machine, at(0), key, 5, SMALL) else { panic!("there is no room") };
+    assert!(matches!(enter_on(&mut machine, at(0), key, 1, LARGE), Enter::Waiting(_)));
+    pass(&mut machine, at(500));
+    machine.withdraw(at(500), costly);
+    pass(&mut machine, at(1_000));
+    for tag in 200..210 {
+        start_on(&mut machine, at(1_000), tag, (1, SMALL));
+    }
+}
+
+/// The same, if whoever comes next costs as much and waits for limits of its own.
+#[test]
+fn an_endpoint_is_not_kept_for_who_comes_next_and_waits_for_its_own_limits() {
+    let mut machine = with_one_full("per_key = '10/1h'");
+    let key = start_on(&mut machine, at(0), 100, (4, SMALL));
+    for tag in 0..3 {
+        start_on(&mut machine, at(0), tag, (1, SMALL));
+    }
+    // Three are left there, and six for the key.
+    let Enter::Waiting(costly) = enter_on(&mut machine, at(0), key, 6, SMALL) else { panic!("there is no room") };
+    assert!(matches!(enter_on(&mut machine, at(0), key, 7, SMALL), Enter::Waiting(_)));
+    let other = machine.add_key(at(0), 101);
+    assert!(matches!(enter_on(&mut machine, at(0), other, 1, SMALL), Enter::Waiting(_)), "it is kept");
+    pass(&mut machine, at(500));
+    machine.withdraw(at(500), costly);
+    pass(&mut machine, at(500));
+    for tag in 200..202 {
+        start_on(&mut machine, at(500), tag, (1, SMALL));
+    }
+}
+
+/// Two for whom the same endpoint is kept do not keep it from each other.
+#[test]
+fn what_costs_much_waits_for_no_more_than_so_many_that_are_more_urgent_and_cost_much() {
+    let text = "[rules]\ntop = { priority = 1 }\nlow = { priority = 2 }\n[pool]\nendpoints = ['a']\noverall = '10/1s'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    let mut enqueue = |tag: u64, rule: u16, cost: u32| {
+        let key = machine.add_key(at(0), tag);
+        machine.enqueue(at(0), key, RuleId(rule), Entry { cost, ..Entry::default() }).expect("room in line")
+    };
+    // Of each kind one has room in each second.
+    let mut urgent: Vec<RequestId> = (0..60).map(|tag| enqueue(tag, 0, 6)).collect();
+    let low: Vec<RequestId> = (100..102).map(|tag| enqueue(tag, 1, 8)).collect();
+    let mut lows = Vec::new();
+    machine.dispatch(at(0));
+    for second in 0..62 {
+        let now = at(second * 1_000);
+        pass(&mut machine, now);
+        let granted = |machine: &Scheduler<()>, id: &RequestId| machine.is_granted(*id);
+        let of_low = low.iter().find(|id| granted(&machine, id)).copied();
+        let of_top = urgent.iter().find(|id| granted(&machine, id)).copied();
+        assert!(of_low.is_some() != of_top.is_some(), "{of_low:?} {of_top:?} at {now:?}");
+        lows.extend(of_low.map(|_| second));
+        urgent.retain(|id| Some(*id) != of_top);
+        let id = of_low.or(of_top).expect("one of them");
+        assert!(matches!(machine.claim(now, id), Claim::Started { .. }));
+        machine.finish(now, id);
+    }
+    // The first one comes after its lane's bypass of 16, and each as many later.
+    assert_eq!(lows, [18, 37]);
+}
+
+/// Before any endpoint had room for as much as the first in line costs, nobody was asked whether one has room for less.
+#[test]
+fn who_stands_behind_a_costly_one_uses_the_other_endpoints_at_once() {
+    let text = "[pool]\nendpoints = ['a', 'b']\noverall = '2/10s'";
+    let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+    let mut machine = Scheduler::<()>::new(rules.plan());
+    for now in [0, 5_000] {
+        pass(&mut machine, at(now));
+        for (tag, endpoint) in [(1, SMALL), (2, LARGE)] {
+            start_on(&mut machine, at(now), now + tag, (1, endpoint));
+        }
+    }
+    let [costly, plain] = [(5, 2), (6, 1)].map(|(tag, cost)| {
+        let key = machine.add_key(at(5_000), tag);
+        machine.enqueue(at(5_000), key, RuleId(0), Entry { cost, ..Entry::default() }).expect("room in line")
+    });
+    pass(&mut machine, at(9_999));
+    assert_eq!([costly, plain].map(|id| machine.is_granted(id)), [false, false]);
+    pass(&mut machine, at(10_000));
+    assert_eq!([costly, plain].map(|id| machine.is_granted(id)), [false, true]);
+    assert!(matches!(machine.claim(at(10_000), plain), Claim::Started { .. }));
+    pass(&mut machine, at(14_999));
+    assert!(!machine.is_granted(costly));
+    pass(&mut machine, at(15_000));
+    assert!(machine.is_granted(costly));
+    assert_ne!(machine.endpoint_of(costly), machine.endpoint_of(plain));
+}

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use field::{Diary, assert_quiet, balancer, ms, settle};
 use futures::future::join_all;
 use request_balancer::{
-    Attempt, Balancer, BreakerSnapshot, EndpointRules, Event, Failure, NextStart, Pool, Refused, Rules, Target,
+    Attempt, Balancer, BreakerSnapshot, EndpointRules, Error, Event, Failure, NextStart, Pool, Refused, Rules, Target,
 };
 
 fn name(attempt: &Attempt) -> String {
@@ -196,7 +196,8 @@ async fn who_runs_has_its_value_and_who_is_bound_to_a_name_gets_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_found_wrong_with_an_endpoint_changes_nothing() {
-    let (pool, _, token) = tokens("[pool]\noverall = '20/1m'", "0");
+    // Whoever is dropped asks the balancer.
+    let (pool, balancer, token) = tokens("[pool]\noverall = '20/1m'", "0");
     let heavy = || EndpointRules::new().weight(2_000_000);
     for name in ["bot", "new"] {
         let found = pool.add(name, token("1"), heavy()).unwrap_err();
@@ -204,7 +205,24 @@ async fn what_is_found_wrong_with_an_endpoint_changes_nothing() {
     }
     assert_eq!(pool.value("bot").map(|value| value.text.clone()), Some("0".to_owned()));
     assert!(pool.value("new").is_none());
+    assert_eq!(Arc::strong_count(&balancer), 1);
     settle().await;
+}
+
+/// It started without an endpoint and without the pool's limits, and then panicked for want of a value.
+#[tokio::test(start_paused = true)]
+async fn a_pool_without_a_value_has_no_endpoint() {
+    let none: [(&str, u32); 0] = [];
+    let pool = Balancer::builder(rules("[pool]\nconcurrency = 1")).pool(none).unwrap();
+    let run = || pool.run("default", 1, async |attempt| Ok::<_, Failure<()>>(*attempt.endpoint().value()));
+    let reason = Refused::NoEndpoint { next_start: NextStart::Never };
+    assert_eq!(pool.request("default", 1).acquire().await.map(drop), Err(reason.clone()));
+    assert_eq!(run().await, Err(Error::GaveUp { reason, attempts: 0, last: None }));
+    pool.add("bot", 7, EndpointRules::new()).unwrap();
+    assert_eq!(run().await, Ok(7));
+    let permit = pool.request("default", 1).acquire().await.unwrap();
+    assert_eq!(permit.endpoint().map(|endpoint| endpoint.name().to_owned()), Some("bot".to_owned()));
+    assert!(pool.request("default", 2).try_acquire().is_err(), "one at a time");
 }
 
 fn rules(text: &str) -> Rules {

@@ -152,6 +152,65 @@ async fn those_who_belong_to_an_endpoint_are_who_tries_it_again() {
     assert!(balancer.snapshot().endpoints.iter().all(|endpoint| endpoint.breaker == BreakerSnapshot::Closed));
 }
 
+/// Nobody told them that it is to be tried again, and they stayed away for as long as they had to wait there.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_elsewhere_goes_home_when_that_may_be_tried_again() {
+    let balancer = pool(2, "per_key = '2/1m'\nbreaker = { failures = 1, reset = '10s', jitter = 0, probes = 1 }");
+    let begin = tokio::time::Instant::now();
+    let fails = balancer
+        .request("default", 1)
+        .no_retry()
+        .run(async |attempt: Attempt| Err::<(), _>(Failure::transient(name(&attempt))));
+    let home = match fails.await {
+        Err(Error::Failed(name) | Error::GaveUp { last: Some(name), .. }) => name,
+        answer => panic!("{answer:?}"),
+    };
+    // All that it may start on the other one.
+    for _ in 0..2 {
+        let permit = balancer.request("default", 1).try_acquire().unwrap();
+        assert_ne!(permit.endpoint().unwrap().name(), home);
+    }
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(balancer.next_start("default", 1), Ok(NextStart::After(ms(9_000))));
+    let waits = balancer.request("default", 1).acquire().await.unwrap();
+    assert_eq!((waits.endpoint().unwrap().name(), begin.elapsed()), (&*home, ms(10_000)));
+}
+
+/// The same, if it is tried by somebody who then leaves without a word.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_elsewhere_goes_home_when_who_tried_it_leaves() {
+    let balancer = pool(2, "per_key = '1/1m'\nbreaker = { failures = 1, reset = '10m', jitter = 0, probes = 1 }");
+    let home = home(&balancer, 1).await;
+    tokio::time::sleep(ms(60_000)).await;
+    let away = if home == "e0" { "e1" } else { "e0" };
+    balancer.open_breaker(&home, ms(0)).unwrap();
+    let probe = balancer.request("default", 2).on(&home).try_acquire().unwrap();
+    // Of all that it may use the other one is its home for now, and it has been there.
+    drop(balancer.request("default", 1).try_acquire().unwrap());
+    let begin = tokio::time::Instant::now();
+    let waits = balancer
+        .request("default", 1)
+        .submit(async |attempt: Attempt| Ok::<_, Failure<()>>((name(&attempt), tokio::time::Instant::now())));
+    tokio::time::sleep(ms(5_000)).await;
+    drop(probe);
+    let (at, started) = waits.unwrap().await.unwrap();
+    assert_eq!((&*at, started - begin), (&*home, ms(5_000)), "and not at {away}");
+}
+
+/// It was told of all endpoints, and that one is free at which it never starts.
+#[tokio::test(start_paused = true)]
+async fn who_was_never_here_is_told_of_its_home_alone() {
+    let balancer = pool(2, "overall = '1/1m'");
+    let full = home(&balancer, 1).await;
+    for key in 100..110 {
+        let explained = balancer.explain("default", key).unwrap();
+        let start = balancer.next_start("default", key).unwrap();
+        assert_eq!(explained.endpoints.len(), 1, "{key}");
+        assert_eq!(*explained.endpoints[0].name == *full, start == NextStart::After(ms(60_000)), "{key}");
+        assert_eq!(explained.is_clear(), start == NextStart::Now, "{key}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_its_home_is_told_so_whatever_else_is_free() {
     let balancer = pool(2, "overall = '1/1m'");

@@ -565,11 +565,11 @@ proptest! {
 fn what_a_rule_makes_of_what_the_server_says_is_written_back() {
     let text = "[rules]\nread = { per_key = \"5/1s\", under = [\"overall\", \"account\"], observe = { dialect = \"shop\", \
                 windows = { Core = \"account\", day = \"overall\", search = \"none\", x = \"per_key\" }, \
-                learn = \"30/60s\" } }\n\n[limits]\naccount = { per_key = \"9/1s\" }\n\n[dialects.shop]\nscope = \"global\"\n";
+                learn = \"30/1s\" } }\n\n[limits]\naccount = { per_key = \"9/1s\" }\n\n[dialects.shop]\nscope = \"global\"\n";
     let rules: Rules = text.parse().expect("valid");
     assert_eq!(rules.to_string(), text);
     let read = rules.rule("read").expect("there");
-    assert_eq!((read.dialect(), read.learn()), ("shop", Some(&Quota::per_minute(30))));
+    assert_eq!((read.dialect(), read.learn()), ("shop", Some(&Quota::per_second(30))));
     // The default need not be said.
     let said: Rules = "[rules.a]\nobserve = { dialect = 'auto' }".parse().expect("valid");
     assert_eq!(said, "[rules.a]".parse().expect("valid"));

@@ -465,4 +465,39 @@ mod told {
         after.import_state_at(&state, noon());
         assert_eq!(next(&after, "read", "k"), NextStart::After(HOUR / 30));
     }
+
+    /// A server that tells no resets, of a limit of an hour: whatever it says next counts, as it would without the restart.
+    #[tokio::test(start_paused = true)]
+    async fn a_window_whose_end_was_never_told_is_replaced_by_the_next_word() {
+        let rules = "[rules.read]\nper_key = '100/3600s'";
+        let says = |left| {
+            let fields = [("RateLimit-Remaining", left)];
+            headers::read(200, fields, None, WALL, Dialect::auto())
+        };
+        let before = balancer(rules);
+        let permit = before.request("read", "k").try_acquire().expect("room for a start");
+        permit.observe(&says("1"));
+        drop(permit);
+        let text = serde_json::to_string(&before.export_state_at(noon())).expect("a state can be written");
+        let after = balancer(rules);
+        after.import_state_at(&serde_json::from_str(&text).expect("a state"), noon());
+        let permit = after.request("read", "k").try_acquire().expect("one is left");
+        assert!(after.request("read", "k").try_acquire().is_err());
+        permit.observe(&says("50"));
+        drop(permit);
+        let started = std::iter::from_fn(|| after.request("read", "k").try_acquire().ok());
+        assert_eq!(started.take(99).collect::<Vec<_>>().len(), 50);
+
+        // Nor does it outlast the next word where another one came before it was imported.
+        let after = balancer(rules);
+        let permit = after.request("read", "k").try_acquire().expect("room for a start");
+        permit.observe(&says("60"));
+        drop(permit);
+        after.import_state_at(&serde_json::from_str(&text).expect("a state"), noon());
+        let permit = after.request("read", "k").try_acquire().expect("one is left");
+        permit.observe(&says("50"));
+        drop(permit);
+        let started = std::iter::from_fn(|| after.request("read", "k").try_acquire().ok());
+        assert_eq!(started.take(99).collect::<Vec<_>>().len(), 50);
+    }
 }

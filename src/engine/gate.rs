@@ -88,7 +88,8 @@ impl<W> Scheduler<W> {
             }
         };
         let answer = ask(costs);
-        let too_costly = answer != Ask::Room && !costs.is_plain() && ask(Costs::ONE) == Ask::Room;
+        let of_one = if answer != Ask::Room && !costs.is_plain() { ask(Costs::ONE) } else { answer };
+        let too_costly = answer != Ask::Room && of_one == Ask::Room;
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
             let sites = plan_of_rule.shared.iter().filter(|bound| takes(bound.limit)).map(|bound| bound.limit);
             let until = sites.map(|limit| store.closed_until(Site::Shared(limit))).max().unwrap_or(Instant::ZERO);
@@ -97,6 +98,8 @@ impl<W> Scheduler<W> {
                 return Gate::Closed(Some(until));
             }
         }
+        // An endpoint is kept for it once one has room for anybody; those behind it may use the others.
+        let answer = if pool.is_some() && !too_costly { answer.or(of_one) } else { answer };
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
         match answer {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),

@@ -44,7 +44,8 @@ pub enum Notice {
         /// The endpoint.
         endpoint: EndpointId,
     },
-    /// The server has another number for a limit than the rules, or another one than before.
+    /// The server has another number for a limit than the rules, for the first time for this limit and this window of the
+    /// server's.
     LimitDiffers(Box<Difference>),
 }
 

@@ -122,38 +122,35 @@ impl Queue {
     }
 }
 
-/// Whether a server's window is of the length of a limit that counts in one. For buckets any length tells a rate.
+/// Whether a server's window is of the length of a limit that counts in one, as the most that it learns must be too. For
+/// buckets any length tells a rate.
 fn is_about(kind: LimitKind, per: Option<Nanos>, learn: Learn) -> bool {
     let period = limit::period(kind);
     let is_like = |per: Nanos| alike(per, period) || alike(per, period.saturating_sub(learn.margin));
     match kind {
-        LimitKind::Window { .. } | LimitKind::Calendar { .. } => per.is_none_or(is_like),
+        LimitKind::Window { .. } | LimitKind::Calendar { .. } => is_like(learn.period) && per.is_none_or(is_like),
         LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => true,
     }
 }
 
-/// A limit with the server's numbers, or with the largest that are allowed. Without a period the limit's own stands.
+/// A limit with the server's numbers, or with the largest that are allowed. Its window is as long as the longest of the
+/// limit's, the server's and the one of the most: in a shorter one more would start than is allowed.
 fn learnt(kind: LimitKind, count: u32, per: Option<Nanos>, learn: Learn) -> Option<LimitKind> {
     if count == 0 {
         return None;
     }
     let per = per.filter(|per| !per.is_zero());
-    let most = |per: Nanos| {
-        let most = u128::from(per.get()) * u128::from(learn.count) / u128::from(learn.period.get().max(1));
-        u32::try_from(most).unwrap_or(u32::MAX).max(1)
-    };
-    let slowest = learn.period.div_ceil(learn.count.max(1).into());
+    let most = count.min(learn.count);
     Some(match kind {
         LimitKind::Window { period, anchor, grain, .. } => {
-            let margin = learn.margin;
-            let per = per.unwrap_or_else(|| period.saturating_sub(margin));
-            LimitKind::Window { count: count.min(most(per)), period: per.saturating_add(margin), anchor, grain }
+            let told = per.map_or(Nanos::ZERO, |per| per.saturating_add(learn.margin));
+            LimitKind::Window { count: most, period: period.max(told).max(learn.period), anchor, grain }
         }
         LimitKind::Bucket { burst, .. } => {
-            let interval = per?.div_ceil(count.into());
-            LimitKind::Bucket { interval: interval.max(slowest), burst }
+            let slowest = learn.period.div_ceil(learn.count.max(1).into());
+            LimitKind::Bucket { interval: per?.div_ceil(count.into()).max(slowest), burst }
         }
-        LimitKind::Calendar { zone, .. } => LimitKind::Calendar { count: count.min(most(limit::period(kind))), zone },
+        LimitKind::Calendar { zone, .. } => LimitKind::Calendar { count: most, zone },
         // It stands beside a window, which is the one that learns.
         LimitKind::Spaced { .. } => return None,
     })

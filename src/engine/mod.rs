@@ -55,12 +55,13 @@ pub use guard::Notice;
 pub use health::Health;
 pub use hold::{Held, HoldCause};
 pub use limit::Past;
+pub(crate) use observe::alike;
 pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
     Anchor, BanGuard, Charge, Kept, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin,
     Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
-pub(crate) use pool::mark;
+pub(crate) use pool::Mark;
 pub use pool::{
     Choose, Elsewhere, EndpointAnswer, EndpointId, EndpointPlan, EndpointRoom, EndpointSnapshot, Failover, PoolPlan,
 };

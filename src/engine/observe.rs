@@ -70,6 +70,9 @@ pub struct Difference {
 /// Differences that are told apart; the one that was not seen for longest goes.
 const DIFFERENCES: usize = 64;
 
+/// What stands in the rules for the windows that they do not name.
+const ALL_OTHERS: &str = "*";
+
 /// Where a limit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spot {
@@ -111,6 +114,8 @@ impl<W> Scheduler<W> {
         let (queue, sent, was_read) = (request.queue, request.since, request.is_read());
         let (rule, key) = (self.queues[queue].rule, self.queues[queue].key);
         let endpoint = request.route().and_then(|route| route.at);
+        // What the server says of a token that was renewed since is not about the new one.
+        let is_about_endpoint = self.lasting_endpoint_of(id).is_some();
         let circle = Circle { rule: Some(rule), key: Some(key), queue: Some(queue), endpoint };
         let mut told = std::mem::take(&mut self.told);
         told.clear();
@@ -119,6 +124,9 @@ impl<W> Scheduler<W> {
             is_any = true;
             self.observes = true;
             let Some((spot, window)) = self.aim(circle, window) else { continue };
+            if spot.is_of_endpoint() && !is_about_endpoint {
+                continue;
+            }
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
             if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
@@ -206,7 +214,8 @@ impl<W> Scheduler<W> {
     fn spot(&self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
         let rule = circle.rule.map(|rule| &self.plan.rules[usize::from(rule)]);
         let mapped = rule.and_then(|rule| {
-            rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(window.name)).map(|known| &known.narrows)
+            let of = |name: &str| rule.observe.iter().find(|known| known.window.eq_ignore_ascii_case(name));
+            of(window.name).or_else(|| of(ALL_OTHERS)).map(|known| &known.narrows)
         });
         let of_endpoint = circle.endpoint.is_some() && mapped.is_none();
         let best = |side: Option<Side>| {
@@ -344,7 +353,7 @@ impl<W> Scheduler<W> {
 
     /// Forgets differences from numbers that the rules no longer have.
     pub(super) fn review_differences(&mut self) {
-        let Self { plan, differences, .. } = self;
+        let Self { plan, differences, differed, .. } = self;
         let rules = plan.rules.iter().filter(|rule| !rule.removed).flat_map(|rule| &rule.own);
         let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints);
         let endpoints = endpoints.flat_map(|endpoint| endpoint.limits.iter().chain(&endpoint.key_limits));
@@ -354,6 +363,7 @@ impl<W> Scheduler<W> {
             (&spec.origin, spec.charge, count, period) == (&known.origin, known.charge, known.configured, known.period)
         };
         differences.retain(|known| all().any(|spec| is_same(known, spec)));
+        differed.retain(|origin| all().any(|spec| spec.origin == *origin));
     }
 
     /// Takes a note if the server has another count for a window as long as the limit's.
@@ -395,11 +405,22 @@ impl<W> Scheduler<W> {
                 reported,
                 seen: 1,
             };
-            if self.differences.len() == DIFFERENCES {
+            let is_full = self.differences.len() == DIFFERENCES;
+            let is_of_window =
+                |known: &Difference| known.origin == difference.origin && known.window == difference.window;
+            let was_told_of = self.differed.contains(origin);
+            if !was_told_of {
+                self.differed.push(origin.clone());
+            }
+            // Of numbers that change all the time, and of more windows than can be told apart, the first one is news.
+            let is_old = if is_full { was_told_of } else { self.differences.iter().any(is_of_window) };
+            if !is_old {
+                self.stirred = true;
+                self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
+            }
+            if is_full {
                 self.differences.remove(0);
             }
-            self.stirred = true;
-            self.notices.push(Notice::LimitDiffers(Box::new(difference.clone())));
             self.differences.push(difference);
         }
     }
@@ -445,7 +466,7 @@ fn unlikeness(kind: LimitKind, window: &ServerWindow<'_>) -> (u64, u64) {
 }
 
 /// Whether two lengths are of one window.
-pub(super) fn alike(one: Nanos, other: Nanos) -> bool {
+pub(crate) fn alike(one: Nanos, other: Nanos) -> bool {
     ratio(one.get(), other.get()) <= LIKE
 }
 

@@ -13,7 +13,7 @@ use super::lane::{Lane, Ring};
 use super::learn::Own;
 use super::limit::{self, Days, LimitStates, PaceClock};
 use super::observe::{Difference, Spot};
-use super::plan::{LimitSpec, Plan, RuleId, RulePlan};
+use super::plan::{LimitSpec, Origin, Plan, RuleId, RulePlan};
 use super::pool::{EndpointId, Pool};
 use super::queue::{KeyRecord, Queue};
 use super::quick::Quick;
@@ -107,6 +107,8 @@ pub struct Scheduler<W> {
     pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
     pub(super) differences: Vec<Difference>,
+    /// The limits that any of those was ever about.
+    pub(super) differed: Vec<Origin>,
     pub(super) closed: bool,
     /// Nothing starts, whatever the rule.
     pub(super) paused: bool,
@@ -212,6 +214,7 @@ impl<W> Scheduler<W> {
             observes: false,
             notices: Vec::new(),
             differences: Vec::new(),
+            differed: Vec::new(),
             begin,
             now: begin,
             closed: false,

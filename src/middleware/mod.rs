@@ -3,9 +3,12 @@
 //!
 //! Both do the same: a function of the request names its rule and key; the request starts when its turn comes; what the
 //! response says of the server's own counters is taken in, in the rule's dialect; a response that refuses it because of
-//! too many puts it back in line. Once the retry policy allows no more attempts, the last response is handed over as it
-//! is. A status below 400 is a success, which ends a row of answers "slow down" without a number; another one, such as a
-//! 404 that is handed over, says nothing of it.
+//! too many puts it back in line. A request that can't be made again is sent once: then the layer of tower hands the
+//! refusal over, and the middleware of reqwest fails with a [`BodyNotRepeatable`] if the policy would have sent it again
+//! (retry budgets and other endpoints of a pool are not asked). Once the retry policy allows no more attempts, the response
+//! to the last one is handed over as it is; if that has none, as it was cut off, the error says why, whatever earlier ones
+//! were answered. A status below 400 is a success, which ends a row of answers "slow down" without a number; another one,
+//! such as a 404 that is handed over, says nothing of it.
 //!
 //! Bodies of responses are not touched, so what only they say is not seen, unless somebody below has read one: a response
 //! that carries an [`Observation`](crate::headers::Observation) among its

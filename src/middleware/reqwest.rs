@@ -15,8 +15,8 @@ use crate::runtime::{Balancer, Permit};
 /// Puts every request of a client under a balancer, as [the module](super) says.
 ///
 /// The function says which rule and key a request is for. A request that is refused is sent again if its body can be
-/// made again (bytes and text can, streams can't); else the refusal holds whom it is about, and is in the error that says
-/// so.
+/// made again (bytes and text can, streams can't); else the refusal holds whom it is about, and if the rule's policy would
+/// have sent it again, it is in the error that says so.
 /// No `attempt_timeout` goes for it: the client has its own.
 ///
 /// ```
@@ -84,7 +84,8 @@ impl<F> fmt::Debug for BalancerMiddleware<F> {
     }
 }
 
-/// The server refused a request because of too many, and its body can't be made again: whom the refusal is about is held.
+/// The server refused a request that would have been sent again, but its body can't be made again: whom the refusal is
+/// about is held.
 ///
 /// ```
 /// use request_balancer::middleware::BodyNotRepeatable;
@@ -118,8 +119,12 @@ impl<F: Fn(&Request) -> Route + Send + Sync + 'static> Middleware for BalancerMi
                 }
                 return Ok(response);
             };
+            let is_for_the_body = copy.is_none() && permit.would_be_followed(&refusal);
             let again = permit.fail(refusal).await;
-            let Some(repeated) = copy else { return Err(Error::middleware(BodyNotRepeatable { response })) };
+            if is_for_the_body {
+                return Err(Error::middleware(BodyNotRepeatable { response }));
+            }
+            let Some(repeated) = copy else { return Ok(response) };
             let Ok(started) = again else { return Ok(response) };
             copy = repeated.try_clone();
             (permit, request) = (started, repeated);

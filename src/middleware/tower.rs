@@ -103,7 +103,7 @@ impl<F> BalancerLayer<F> {
 }
 
 impl<F, C> BalancerLayer<F, C> {
-    /// No request is sent a second time, for bodies that can't be copied, such as those of tonic and of streams: a refusal
+    /// No request is sent a second time, for bodies that can't be copied, such as boxed ones and those of streams: a refusal
     /// holds whom it is about, and is handed over.
     ///
     /// ```
@@ -275,8 +275,8 @@ enum End<E, R> {
     /// There was nothing more to send.
     Uncopied,
     Failed(E),
-    /// The service answered that it did not do it.
-    Answered(R),
+    /// The service answered the attempt of this number that it did not do it.
+    Answered(u32, R),
 }
 
 impl<S, F, C, B, R> Service<Request<B>> for BalancedService<S, F, C>
@@ -323,24 +323,27 @@ where
                         None => attempt.check_response(&response),
                     };
                     match checked {
-                        Err(refusal) => Err(refusal.because(End::Answered(response))),
+                        Err(refusal) => Err(refusal.because(End::Answered(attempt.number(), response))),
                         Ok(()) if is_success(response.status()) => Ok(response),
-                        Ok(()) => Err(Failure::permanent(End::Answered(response))),
+                        Ok(()) => Err(Failure::permanent(End::Answered(attempt.number(), response))),
                     }
                 }
             });
             match answer.await {
-                Ok(response)
-                | Err(
-                    Error::GaveUp { last: Some(End::Answered(response)), .. } | Error::Failed(End::Answered(response)),
-                ) => Ok(response),
+                Ok(response) | Err(Error::Failed(End::Answered(_, response))) => Ok(response),
+                // An earlier answer says nothing of a later attempt that has none.
+                Err(Error::GaveUp { attempts, last: Some(End::Answered(number, response)), .. })
+                    if number == attempts =>
+                {
+                    Ok(response)
+                }
                 Err(Error::Failed(End::Uncopied) | Error::GaveUp { last: Some(End::Uncopied), .. }) => {
                     Err(Refused::RetryNotAllowed.into())
                 }
                 Err(Error::Failed(End::Failed(error)) | Error::GaveUp { last: Some(End::Failed(error)), .. }) => {
                     Err(ServiceError::Service(error))
                 }
-                Err(Error::GaveUp { reason, last: None, .. }) => Err(reason.into()),
+                Err(Error::GaveUp { reason, last: None | Some(End::Answered(..)), .. }) => Err(reason.into()),
                 Err(Error::Panicked(message)) => Err(ServiceError::Panicked(message)),
             }
         };

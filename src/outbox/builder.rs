@@ -97,6 +97,9 @@ impl Builder {
     }
 
     /// For how long a [name](super::Put::dedupe) is remembered once its message was sent. Default: one day.
+    ///
+    /// Names that are remembered, with what the handler returned, take room in the file that no bound counts: as many as are
+    /// sent in that time. Those whose time is over are forgotten four with each name that is put, and 10,000 at a start.
     pub const fn retention(mut self, span: Duration) -> Self {
         self.retention = span;
         self
@@ -196,7 +199,7 @@ impl Builder {
     }
 }
 
-/// What was held when the program ended is held again, for as long as is left of it.
+/// What was held when the program ended is held again, for as long as is left of it; what is over is forgotten.
 async fn renew_holds<T, E>(office: &Office<T, E>) -> Result<(), StoreError> {
     let now = office.clock.now();
     let mut over = Vec::new();
@@ -210,7 +213,7 @@ async fn renew_holds<T, E>(office: &Office<T, E>) -> Result<(), StoreError> {
     }
     let released = office.desk.write(move |draft| {
         over.into_iter().for_each(|target| draft.release(target));
-        Ok(())
+        draft.forget_first(now)
     });
     released.await
 }

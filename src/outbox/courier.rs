@@ -13,7 +13,7 @@ use super::draft::Stored;
 use super::event::OutboxEvent;
 use super::flush::Flush;
 use super::halt::Halt;
-use super::letter::{End, Letter, Office, REST, Reply};
+use super::letter::{End, Letter, Office, Phase, REST, Reply};
 use super::line::{Line, Pause};
 use super::note::Note;
 use super::record::{Queue, Unix};
@@ -175,11 +175,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         let mut reply = reply;
         for stored in messages {
             let queue = stored.record.queue();
-            let is_known = self.is_known(&queue);
-            let window = self.window;
-            let line = self.line(&queue, !is_known);
-            let is_next = !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < window;
-            if is_next && self.starts() && self.has_room_for(&queue) {
+            // Where room is made, those before it may be taken out of the line.
+            if self.starts() && self.is_next(&queue) && self.has_room_for(&queue) && self.is_next(&queue) {
                 self.send(queue, stored, reply.take());
                 continue;
             }
@@ -189,6 +186,13 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             self.take_turn(queue);
         }
+    }
+
+    /// Whether what is put in a queue now has nothing before it but what is in line.
+    fn is_next(&mut self, queue: &Queue) -> bool {
+        let (more, window) = (!self.is_known(queue), self.window);
+        let line = self.line(queue, more);
+        !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < window
     }
 
     /// Whether a queue without a line has no message in the store.
@@ -277,14 +281,17 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         match loaded {
             Ok((messages, more)) => {
                 line.more |= more;
-                if !starts {
+                let is_stale = std::mem::take(&mut line.stale);
+                if is_stale || !starts {
                     line.more = true;
+                    self.take_turn(queue);
                     return;
                 }
                 for stored in messages {
-                    let Some(line) = self.lines.get(&queue) else { break };
-                    // What comes after one that was turned away waits behind it.
+                    let Some(line) = self.lines.get_mut(&queue) else { break };
+                    // What comes after one that was turned away, or taken out to make room, waits behind it.
                     if line.paused.is_some() {
+                        line.more = true;
                         break;
                     }
                     if !line.holds(stored.place) {
@@ -295,7 +302,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.forget(&queue);
             }
             Err(error) => {
-                line.more = true;
+                (line.more, line.stale) = (true, false);
                 self.failed(error);
                 self.pause(queue, REST, Pause::Told);
             }
@@ -324,7 +331,11 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         };
         self.messages += 1;
         self.bytes += bytes;
+        let waits = letter.phase() == Phase::Waiting;
         self.line(&queue, false).insert(letter, task, bytes);
+        if waits {
+            self.waits(&queue, place);
+        }
     }
 
     /// A message waits after a failed attempt. Others of its queue may go on, unless too many wait to be kept in line.

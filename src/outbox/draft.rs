@@ -1,6 +1,6 @@
 //! A transaction in the making: what becomes of messages, in terms of tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,6 +13,9 @@ use crate::key::Key;
 
 /// How many names are forgotten with each one that is put, and how many holds are looked at with each that is written.
 const FORGET: usize = 4;
+
+/// How many names are forgotten when an outbox is opened.
+const FORGET_FIRST: usize = 10_000;
 
 /// A transaction in the making: reads see what it will have changed.
 #[derive(Debug)]
@@ -37,9 +40,17 @@ type Replaced = ((Table, Vec<u8>), Option<Option<Vec<u8>>>);
 /// were not.
 #[derive(Debug, Default)]
 pub(super) struct Undo {
-    changes: Vec<Change>,
+    changes: Vec<Undone>,
     messages: i64,
     bytes: i64,
+}
+
+#[derive(Debug)]
+enum Undone {
+    /// The entry is to be as it was.
+    Set(Change),
+    /// What became of the entry since is not taken back.
+    Keep(Table, Vec<u8>),
 }
 
 /// A message that is to be put.
@@ -85,12 +96,14 @@ pub(super) struct Full {
 }
 
 /// Where a message went that is tried no more.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Burial {
     /// Among the dead; these were lost for it, or it was lost itself.
     Done(Vec<Buried>),
     /// Nowhere: there is no room.
     Blocked,
+    /// Nowhere: whoever waits for it is told.
+    Erased,
 }
 
 impl Undo {
@@ -104,12 +117,34 @@ impl Undo {
             bytes: counts.bytes.saturating_add_signed(self.bytes),
             ..counts
         };
+        let (mut changes, mut kept) = (Vec::new(), BTreeSet::new());
         // What was put and then taken is not there.
-        (self.changes.iter().rev().cloned().collect(), counts)
+        for undone in self.changes.iter().rev() {
+            match undone {
+                Undone::Set(change) if kept.contains(&(change.table, &*change.key)) => {}
+                Undone::Set(change) => changes.push(change.clone()),
+                Undone::Keep(table, key) => drop(kept.insert((*table, &**key))),
+            }
+        }
+        (changes, counts)
     }
 
     fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
-        self.changes.push(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
+        self.changes.push(Undone::Set(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) }));
+    }
+
+    /// The entry was changed by what is not taken back.
+    fn keep(&mut self, table: Table, key: &[u8]) {
+        if self.sets(table, key) {
+            self.changes.push(Undone::Keep(table, key.to_vec()));
+        }
+    }
+
+    fn sets(&self, table: Table, key: &[u8]) -> bool {
+        self.changes.iter().any(|undone| match undone {
+            Undone::Set(change) => change.table == table && change.key == key,
+            Undone::Keep(..) => false,
+        })
     }
 
     const fn mark(&self) -> (usize, i64, i64) {
@@ -166,7 +201,7 @@ impl<'a> Draft<'a> {
     /// Puts a message in line, unless there is no room or it is known.
     pub(super) fn put(&mut self, new: New, now: Unix) -> Result<Put, StoreError> {
         if !new.name.is_empty() {
-            self.forget(now)?;
+            self.forget(now, FORGET)?;
             if let Some(known) = self.named(&new.name, now)? {
                 if let Named::Pending(id) = known {
                     // From now on not only whoever put it first relies on it.
@@ -223,20 +258,25 @@ impl<'a> Draft<'a> {
     pub(super) fn erase(&mut self, message: &Stored, value: Option<(Vec<u8>, Unix)>) -> Result<(), StoreError> {
         if self.is_in_line(message)? {
             self.leave(message);
+            self.undo.keep(Table::Names, message.record.name.as_bytes());
             self.settle_name(message, value);
         }
         Ok(())
     }
 
-    /// The message failed for good, and whoever put it is told. It is erased, unless somebody else relies on it.
+    /// The message failed for good, and whoever put it is told. It is erased, unless somebody else relies on it. `None`: it
+    /// is not in line any more, this has been done before.
     pub(super) fn give_back(&mut self, message: &Stored, buried: Buried) -> Result<Option<Burial>, StoreError> {
+        if !self.is_in_line(message)? {
+            return Ok(None);
+        }
         let name = self.get(Table::Names, message.record.name.as_bytes())?;
         let named = name.map(|bytes| Named::read(&bytes)).transpose()?;
         if named == Some(Named::Promised(message.record.id)) {
-            return self.bury(message, buried).map(Some);
+            return self.bury(message, buried);
         }
         self.erase(message, None)?;
-        Ok(None)
+        Ok(Some(Burial::Erased))
     }
 
     fn settle_name(&mut self, message: &Stored, value: Option<(Vec<u8>, Unix)>) {
@@ -253,24 +293,24 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The message is to be tried no more. Where it is not in line any more this has been done before.
-    pub(super) fn bury(&mut self, message: &Stored, mut buried: Buried) -> Result<Burial, StoreError> {
+    /// The message is to be tried no more. `None`: it is not in line any more, this has been done before.
+    pub(super) fn bury(&mut self, message: &Stored, mut buried: Buried) -> Result<Option<Burial>, StoreError> {
         if !self.is_in_line(message)? {
-            return Ok(Burial::Done(Vec::new()));
+            return Ok(None);
         }
         let size = size_of_dead(&buried.write());
         let fits_alone = size <= self.bounds.dead_bytes && self.bounds.dead > 0;
         let mut lost = Vec::new();
         while self.counts.dead + 1 > self.bounds.dead || self.counts.dead_bytes + size > self.bounds.dead_bytes {
             let oldest = match self.bounds.overflow {
-                Overflow::Block if fits_alone => return Ok(Burial::Blocked),
+                Overflow::Block if fits_alone => return Ok(Some(Burial::Blocked)),
                 Overflow::DropOldest if fits_alone => self.dead(None, 1)?.pop(),
                 Overflow::Block | Overflow::DropOldest | Overflow::RefuseNew => None,
             };
             let Some(oldest) = oldest else {
                 self.erase(message, None)?;
                 lost.push(buried);
-                return Ok(Burial::Done(lost));
+                return Ok(Some(Burial::Done(lost)));
             };
             self.exhume(&oldest);
             if !oldest.record.name.is_empty() {
@@ -284,10 +324,11 @@ impl<'a> Draft<'a> {
         self.counts.dead_bytes += size;
         if !buried.record.name.is_empty() {
             let name = buried.record.name.as_bytes().to_vec();
+            self.undo.keep(Table::Names, &name);
             self.set(Table::Names, name, Named::Dead(buried.record.id).write());
         }
         self.set(Table::Dead, buried.record.id.0.to_be_bytes().to_vec(), buried.write());
-        Ok(Burial::Done(lost))
+        Ok(Some(Burial::Done(lost)))
     }
 
     /// The message leaves the line until `due`, and then has its place again.
@@ -316,6 +357,10 @@ impl<'a> Draft<'a> {
                 place = self.next_place();
             }
             let queue = Record::read(reader.rest())?.queue();
+            if self.undo.sets(Table::Later, &key) {
+                // It was put in this very transaction.
+                self.undo.set(Table::Messages, &queue.at(place), None);
+            }
             self.remove(Table::Later, key);
             self.set(Table::Messages, queue.at(place), reader.rest().to_vec());
             queues.push(queue);
@@ -386,9 +431,11 @@ impl<'a> Draft<'a> {
     }
 
     fn take_one(&mut self, message: &Stored) -> Result<(), StoreError> {
-        let Stored { place, record, progress } = message;
+        let Stored { place, record, .. } = message;
         self.undo.count(1, message.size());
-        self.undo.set(Table::Progress, &record.queue().at(*place), Some(&progress.write()));
+        let key = record.queue().at(*place);
+        let progress = self.get(Table::Progress, &key)?;
+        self.undo.set(Table::Progress, &key, progress.as_deref());
         if !record.name.is_empty() {
             let named = self.get(Table::Names, record.name.as_bytes())?;
             self.undo.set(Table::Names, record.name.as_bytes(), named.as_deref());
@@ -430,9 +477,14 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// Forgets names whose time is over, when it is opened.
+    pub(super) fn forget_first(&mut self, now: Unix) -> Result<(), StoreError> {
+        self.forget(now, FORGET_FIRST)
+    }
+
     /// Forgets some of the names whose time is over.
-    fn forget(&mut self, now: Unix) -> Result<(), StoreError> {
-        for (key, _) in self.scan(Table::Forget, Bound::Unbounded, FORGET)? {
+    fn forget(&mut self, now: Unix, most: usize) -> Result<(), StoreError> {
+        for (key, _) in self.scan(Table::Forget, Bound::Unbounded, most)? {
             let mut reader = Reader::new(&key);
             if reader.u64()? > now {
                 break;

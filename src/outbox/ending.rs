@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -186,13 +186,13 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
         let Some(reply) = reply else { return self.bury(reason).await };
         let buried = self.buried(reason);
         let dead = buried.clone();
-        match self.insist(move |stored, draft| draft.give_back(stored, dead.clone())).await {
-            Ok(kept) => {
-                answer(Some(reply), Err(error));
-                match kept {
-                    Some(burial) => self.laid(burial, &buried).await,
-                    None => End::Dead,
+        match self.insist_on_burial(move |stored, draft| draft.give_back(stored, dead.clone())).await {
+            Ok(burial) => {
+                if reply.send(Err(error)).is_err() && burial == Burial::Erased {
+                    // Whoever waited went away while it was erased.
+                    self.office.events.tell(OutboxEvent::lost(&buried));
                 }
+                self.laid(burial, &buried).await
             }
             Err(_) => End::Stopped,
         }
@@ -201,7 +201,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     async fn bury(&self, reason: String) -> End {
         let buried = self.buried(reason);
         let dead = buried.clone();
-        match self.insist(move |stored, draft| draft.bury(stored, dead.clone())).await {
+        match self.insist_on_burial(move |stored, draft| draft.bury(stored, dead.clone())).await {
             Ok(burial) => self.laid(burial, &buried).await,
             Err(_) => End::Stopped,
         }
@@ -225,6 +225,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
                 self.unread(buried);
                 End::Dead
             }
+            Burial::Erased => End::Dead,
             Burial::Blocked => {
                 self.office.events.tell(OutboxEvent::blocked(buried));
                 self.unread(buried);
@@ -255,6 +256,24 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     async fn erase(&self, kept: Option<(Vec<u8>, u64)>) -> Result<(), StoreError> {
         let stored = self.stored.clone();
         self.office.desk.write(move |draft| draft.erase(&stored, kept)).await
+    }
+
+    /// Buries it until that is written. What was told as failed may have been made: a second burial finds nothing to do
+    /// then, and what was lost is what the first one lost.
+    async fn insist_on_burial(
+        &self,
+        bury: impl Fn(&Stored, &mut Draft<'_>) -> Result<Option<Burial>, StoreError> + Clone + Send + 'static,
+    ) -> Result<Burial, StoreError> {
+        let known = Arc::new(Mutex::new(Burial::Done(Vec::new())));
+        self.insist(move |stored, draft| {
+            let burial = bury(stored, draft)?;
+            let mut known = lock(&known);
+            if let Some(burial) = burial {
+                *known = burial;
+            }
+            Ok(known.clone())
+        })
+        .await
     }
 
     /// Writes until it is written, or nobody writes any more.

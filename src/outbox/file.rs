@@ -106,7 +106,7 @@ impl OutboxFile {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; it is still among the dead.
+    /// [`StoreError`]; it may still be among the dead.
     pub fn redrive(&mut self, id: MessageId) -> Result<bool, StoreError> {
         let redriven = self.write(move |draft| draft.redrive(id))?;
         Ok(matches!(redriven, Redriven::Done(_)))
@@ -116,7 +116,7 @@ impl OutboxFile {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; it is still among the dead.
+    /// [`StoreError`]; it may still be among the dead.
     pub fn purge(&mut self, id: MessageId) -> Result<bool, StoreError> {
         self.write(move |draft| draft.purge(id))
     }

@@ -47,6 +47,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             let crowded = self.is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
             line.in_turn = false;
+            if line.paused.is_some() {
+                // It was taken out of the line to make room: it has its turn when it is woken.
+                continue;
+            }
             let active = line.active();
             if crowded && active == 0 && self.stands_aside(&queue) {
                 continue;

@@ -261,7 +261,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; it is still among the dead.
+    /// [`StoreError`]; it may still be among the dead.
     pub async fn purge(&self, id: MessageId) -> Result<bool, StoreError> {
         self.office().desk.write(move |draft| draft.purge(id)).await
     }

@@ -190,6 +190,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
         }
         let rest = self.office.clock.until(not_before);
         if !rest.is_zero() {
+            lock(&self.state).phase = Phase::Waiting;
             request = request.not_before(rest);
         }
         let letter = Arc::clone(self);

@@ -17,6 +17,8 @@ pub(super) struct Line<T, E> {
     pub(super) more: bool,
     /// So many of them at most are being read, if any are.
     pub(super) filling: Option<usize>,
+    /// What is being read comes after messages that were taken out of the window meanwhile.
+    pub(super) stale: bool,
     /// It waits for its turn to be filled.
     pub(super) in_turn: bool,
     /// Nothing is read before it is woken.
@@ -89,7 +91,7 @@ struct Entry<T, E> {
 impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     pub(super) fn new(more: bool, round: u64) -> Self {
         let window = BTreeMap::new();
-        Self { window, more, filling: None, in_turn: false, paused: None, round, turn: None }
+        Self { window, more, filling: None, stale: false, in_turn: false, paused: None, round, turn: None }
     }
 
     pub(super) fn turn(&mut self) -> Arc<Turn> {
@@ -161,6 +163,7 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     }
 
     fn withdraw_from(&mut self, first: u64) -> (usize, u64) {
+        self.stale |= self.filling.is_some();
         let places: Vec<u64> = self.window.range(first..).map(|(place, _)| *place).collect();
         let mut out = (0, 0);
         for place in places {

@@ -13,8 +13,10 @@ use crate::key::Key;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredMessage {
-    /// Its name.
+    /// Its id.
     pub id: MessageId,
+    /// The name under which it was [put](super::Put::dedupe); empty if under none.
+    pub name: String,
     /// Its rule.
     pub rule: Arc<str>,
     /// Its key.
@@ -35,8 +37,10 @@ pub struct StoredMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadMessage {
-    /// Its name.
+    /// Its id.
     pub id: MessageId,
+    /// The name under which it was [put](super::Put::dedupe); empty if under none.
+    pub name: String,
     /// Its rule.
     pub rule: Arc<str>,
     /// Its key.
@@ -59,6 +63,7 @@ impl StoredMessage {
     pub(super) fn new(record: &Record, progress: &Progress, due: Option<Unix>) -> Self {
         Self {
             id: record.id,
+            name: record.name.clone(),
             rule: Arc::clone(&record.rule),
             key: record.key.clone(),
             put_at: wall(record.put_at),
@@ -84,6 +89,7 @@ impl DeadMessage {
         let Buried { died_at, starts, maybe_delivered, reason, record } = buried;
         Self {
             id: record.id,
+            name: record.name.clone(),
             rule: Arc::clone(&record.rule),
             key: record.key.clone(),
             put_at: wall(record.put_at),

@@ -86,7 +86,7 @@ codes! {
     UnusedUnit = "unused-unit", Warning, "a unit that nothing counts";
     UnusedShared = "unused-shared", Warning, "a `[shared]` table where no limit is shared";
     NothingAlone = "nothing-alone", Warning, "a shared limit of which no process gets anything while the store is away";
-    NoEffect = "no-effect", Warning, "a setting of the pool that changes nothing";
+    NoEffect = "no-effect", Warning, "a setting that changes nothing";
 }
 
 impl fmt::Display for FindingCode {

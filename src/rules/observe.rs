@@ -50,15 +50,19 @@ impl Observe {
     }
 
     /// Which limits the server's window of this name, in whatever case, narrows one of: `per_key`, `overall`, the name of
-    /// a limit that the rule is under, or `none`.
+    /// a limit that the rule is under, or `none`. The window `*` is all that are not named, such as Discord's, whose names
+    /// nobody knows before.
     pub fn window(mut self, name: impl Into<String>, narrows: impl Into<String>) -> Self {
         self.windows.push((name.into().into(), narrows.into().into()));
         self
     }
 
     /// The rule's own `per_key`, or what a key has of its own under it, goes by the server's number, key by key; never
-    /// above this. Only windows as long as the limit's tell it, and those whose length is not told; for token buckets any
-    /// do, as rates. 24 hours after a number was last told, the next attempt to end brings the configured one back. Default: numbers that differ are reported, and the configured ones stand.
+    /// above this. Those as long as this do, give or take a tenth; what tells it are windows as long as the limit's, and
+    /// those whose length is not told. Token buckets go by all, as rates, and keep their bursts. 24 hours after a number
+    /// was last told, the next attempt to end brings the configured one back.
+    ///
+    /// Default: numbers that differ are reported, and the configured ones stand.
     pub fn learn(mut self, most: Quota) -> Self {
         self.learn = Some(most.into());
         self

@@ -112,7 +112,7 @@ impl PoolRules {
 
     /// Whether a key stays with one endpoint for as long as that is healthy: enabled, not held, its breaker closed. Nothing
     /// is remembered for that: each key has an order of its own among the endpoints, which follows from their names and
-    /// weights alone and is the same in every run. When one comes or goes, only its own keys move. Default: no.
+    /// weights alone and is the same in every run, on every machine. When one comes or goes, only its own keys move. Default: no.
     pub fn sticky(mut self, sticky: bool) -> Self {
         self.sticky = Some(sticky.into());
         self

@@ -130,11 +130,13 @@ impl Attempt {
     ///
     /// It only ever narrows: until its reset, each window of the server's lets no more start than it has left, less what
     /// is under way and what ended without a word about it. No reset is believed beyond an hour or the limit's own period,
-    /// whichever is longer: after that one request tries again. Nor is one waited for longer than it was told: of a server
-    /// that rounds down, the last second is asked for too early. A window that does not tell its reset counts for its
-    /// length, or for the limit's. Which limit it narrows says [`Rule::observe`](crate::Rule::observe); one that counts
-    /// what no limit does, such as tokens, narrows one of requests while nothing is left of it. A refusal is not taken for one: [`check`](Self::check) does both. Once the
-    /// attempt has ended it changes nothing. It never fails.
+    /// whichever is longer: after that one request tries again, and the others wait for what it is told, for up to 31 days.
+    /// Nor is one waited for longer than it was told: of a server that rounds down, the last second is asked for too early.
+    /// A window that
+    /// does not tell its reset counts for its length, or for the limit's. Which limit it narrows says
+    /// [`Rule::observe`](crate::Rule::observe); one that counts what no limit does, such as tokens, narrows one of requests
+    /// while nothing is left of it. A refusal is not taken for one: [`check`](Self::check) does both. Once the attempt has
+    /// ended it changes nothing. It never fails.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -406,6 +406,9 @@ impl Balancer {
     /// with; what follows a failure is for the rules in force to say, unless the request brought a
     /// [policy](crate::Request::retry) of its own. Takes a look at every request and key under the lock.
     ///
+    /// Removed endpoints keep their places while requests name them or starts on them count. If that leaves too few of the
+    /// 65,535 places, nothing is replaced, and a warning goes to `tracing`.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -130,7 +130,8 @@ pub enum Event {
     },
     /// The invalid attempts of late are below the level of `ban_guard` again.
     BanOver,
-    /// The server has another number for a limit than the rules, seen for the first time.
+    /// The server has another number for a limit than the rules, seen for the first time for this limit and this window of
+    /// the server's; further numbers stand in the snapshot.
     LimitDiffers(LimitDifference),
     /// The store that keeps shared limits does not answer; the balancer does what `on_outage` says.
     StoreLost {

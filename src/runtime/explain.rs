@@ -150,8 +150,8 @@ pub struct LimitReport {
 impl Shared {
     /// Explains a new request.
     pub(crate) fn explain(&self, rule: RuleId, key: Key) -> Explanation {
-        let record = self.record(&key);
-        let (explained, now) = self.with(|state, now| (state.machine.explain(now, rule, record), now));
+        let (explained, now) =
+            self.ask_about(&key, |state, now, record| (state.machine.explain(now, rule, record), now));
         Explanation::new(&self.live.load(), now, rule, key, explained)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[cfg(feature = "metrics")]
 use super::meters::Meters;
 use super::shared::{Shared, State};
-use crate::engine::{Charge, EndpointId, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan, Scheduler, mark};
+use crate::engine::{Charge, EndpointId, Instant, KeyId, LimitSpec, Plan, RuleId, RulePlan, Scheduler};
 use crate::error::Refused;
 use crate::key::Key;
 use crate::rules::wording::nearest;
@@ -244,7 +244,9 @@ impl Shared {
             })
         };
         // Nothing that was checked is found wrong here, save that there are no places for so many endpoints.
-        drop(self.go_over(next, |state, now, _| state.machine.enable_endpoints(now)));
+        if let Err(findings) = self.go_over(next, |state, now, _| state.machine.enable_endpoints(now)) {
+            super::watch::not_replaced(&findings);
+        }
     }
 
     /// Goes over to the rules that follow from those in force. What comes of it is under the same lock.
@@ -301,7 +303,7 @@ impl Shared {
     pub(super) fn tell_own(&self, state: &mut State, now: Instant, key: &Key, record: KeyId) {
         let live = self.live.load();
         if live.is_sticky() {
-            state.machine.set_mark(record, mark(key));
+            state.machine.set_mark(record, key.mark());
         }
         for (rule, specs) in self.numbers.of(&live, key) {
             state.machine.set_own(now, record, rule, Some(specs));
@@ -315,7 +317,7 @@ impl Shared {
             // Under the lock, so that nobody goes over to other rules or numbers before the machine has these.
             let live = self.live.load();
             if live.is_sticky() {
-                state.machine.set_mark(record, mark(key));
+                state.machine.set_mark(record, key.mark());
             }
             let numbers = self.numbers.of(&live, key);
             for (rule, _) in (0..=u16::MAX).map(RuleId).zip(&live.plan.rules) {

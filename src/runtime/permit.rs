@@ -9,6 +9,8 @@ use std::time::Duration;
 use super::attempt::Endpoint;
 use super::place::Place;
 use super::shared::Shared;
+#[cfg(feature = "reqwest")]
+use crate::engine::{Decision, Spent};
 use crate::engine::{FailureKind, Nanos};
 use crate::error::{Cause, EndpointFate, Failure, Refused};
 use crate::key::Key;
@@ -114,6 +116,22 @@ impl Permit {
     #[cfg(feature = "reqwest")]
     pub(crate) fn reads_body(&self, status: u16) -> bool {
         self.place.shared().live.load().dialect(self.place.rule()).reads_body(status)
+    }
+
+    /// Whether the rule's retry policy lets a first attempt that fails so be followed by another one.
+    #[cfg(feature = "reqwest")]
+    pub(crate) fn would_be_followed<E>(&self, failure: &Failure<E>) -> bool {
+        let kind = match &failure.cause {
+            Cause::Unsaid(_) | Cause::Permanent(_) => return false,
+            Cause::Transient(_) => FailureKind::Transient,
+            Cause::Ambiguous(_) => FailureKind::Ambiguous,
+            Cause::Retry { after, last: _ } => FailureKind::Retry { after: after.map(Nanos::from) },
+        };
+        let live = self.place.shared().live.load();
+        match live.rule(self.place.rule()).retry.decide(&mut Spent::default(), kind, false, 0) {
+            Decision::GiveUp { .. } => false,
+            Decision::BackOff(_) | Decision::Retry { .. } => true,
+        }
     }
 
     /// The server took the call for an invalid one: counted against the rules' `ban_guard` when the attempt ends. As

@@ -6,8 +6,8 @@ use super::attempt::Attempt;
 use super::explain::Explanation;
 use super::request::Request;
 use super::run::{Plain, Run, Told, Unclassified};
-use super::shared::{Shared, State};
-use crate::engine::{Instant, KeyId, RuleId};
+use super::shared::Shared;
+use crate::engine::RuleId;
 use crate::error::{Classify, NextStart, Outcome};
 use crate::key::Key;
 
@@ -68,16 +68,8 @@ impl RuleHandle {
     /// As [`Balancer::next_start`](crate::Balancer::next_start).
     #[must_use]
     pub fn next_start(&self, key: impl Into<Key>) -> NextStart {
-        let key = key.into();
-        let foretell = |state: &mut State, now: Instant, record: Option<KeyId>| {
+        self.shared.ask_about(&key.into(), |state, now, record| {
             NextStart::since(now, state.machine.next_start(now, self.rule, record))
-        };
-        if self.shared.live.load().is_sticky() {
-            // Where a key stays is known of one that has a record, if only for a moment.
-            let foretold = self.shared.with_record(&key, |state, now, record| Ok(foretell(state, now, Some(record))));
-            return foretold.unwrap_or(NextStart::Never);
-        }
-        let record = self.shared.record(&key);
-        self.shared.with(|state, now| foretell(state, now, record))
+        })
     }
 }

@@ -225,6 +225,18 @@ impl Shared {
         result
     }
 
+    /// Asks the machine about a key and its record, if it has one. Where it stays with an endpoint it always has one, if
+    /// only for a moment, as with which is known of a record.
+    pub(super) fn ask_about<R>(&self, key: &Key, mut ask: impl FnMut(&mut State, Instant, Option<KeyId>) -> R) -> R {
+        if self.live.load().is_sticky()
+            && let Ok(answer) = self.with_record(key, |state, now, record| Ok(ask(state, now, Some(record))))
+        {
+            return answer;
+        }
+        let record = self.record(key);
+        self.with(|state, now| ask(state, now, record))
+    }
+
     /// The key's record if it has one.
     pub(crate) fn record(&self, key: &Key) -> Option<KeyId> {
         self.record_of(&self.aliases.resolve(key))

@@ -45,9 +45,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Findings`] if a listed endpoint has no value, one has two, or a name can't be one.
+    /// [`Findings`] if a listed endpoint has no value, one has two, or a name can't be one. No value at all is none: nothing
+    /// starts before one is [added](Pool::add).
     pub fn pool<N: Into<String>, T>(self, values: impl IntoIterator<Item = (N, T)>) -> Result<Pool<T>, Findings> {
         let mut rules = self.rules;
+        if rules.endpoints().next().is_none() {
+            // Without a value there is no endpoint, which is not the same as no pool.
+            rules = rules.with_endpoints(std::iter::empty::<(String, EndpointRules)>())?;
+        }
         let mut by_name: HashMap<Arc<str>, Arc<T>> = HashMap::new();
         for (name, value) in values {
             let name: String = name.into();
@@ -133,8 +138,9 @@ impl<T> Pool<T> {
     /// Adds an endpoint, or gives one another value and other numbers.
     ///
     /// With another value it is another endpoint behind the same name, such as a token that was renewed: it is enabled, not
-    /// held, its breaker is closed, and however attempts end that began with the old value, nothing follows for it. Starts
-    /// that are known stay counted. Takes a look at every request and key under the lock.
+    /// held, its breaker is closed, what the server said of the old one is forgotten, and however attempts end that began
+    /// with that, nothing follows for it. Starts that are known stay counted. Takes a look at every request and key under the
+    /// lock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -157,19 +163,16 @@ impl<T> Pool<T> {
     ///
     /// [`Findings`] that say what the same endpoint would be refused for in a rules file. Then nothing has changed.
     pub fn add(&self, name: &str, value: T, endpoint: EndpointRules) -> Result<(), Findings> {
-        let mut before = None;
-        let next = |live: &Live| {
-            let rules = live.rules.with_endpoint(name, endpoint)?;
-            before = self.values.set(name, Arc::new(value));
-            Ok(rules)
-        };
-        self.balancer.shared.change_endpoints(next, |state, now, live| {
+        // Neither this one, if it is refused, nor the one before it is dropped under the lock.
+        let value = Arc::new(value);
+        let next = |live: &Live| live.rules.with_endpoint(name, endpoint);
+        let before = self.balancer.shared.change_endpoints(next, |state, now, live| {
             if let Ok(endpoint) = live.find_endpoint(name) {
                 state.machine.renew_endpoint(now, endpoint);
             }
+            self.values.set(name, Arc::clone(&value))
         })?;
         self.forget_values();
-        // Not under the lock.
         drop(before);
         Ok(())
     }

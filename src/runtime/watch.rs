@@ -10,6 +10,7 @@ use super::observe::LimitDifference;
 use crate::engine::{FailureKind, RuleId};
 use crate::error::Refused;
 use crate::key::Key;
+use crate::rules::Findings;
 
 /// Of whom something is told.
 pub(super) struct Subject<'a> {
@@ -138,6 +139,12 @@ pub(super) fn log(event: &Event) {
         // Told as refused, and never sent.
         Event::RetryGaveUp { .. } | Event::NoRoom { .. } | Event::Missed { .. } => {}
     }
+}
+
+/// Tells that the rules in force stay, as there is no way to others.
+#[cold]
+pub(super) fn not_replaced(findings: &Findings) {
+    warn!(target: "request_balancer", %findings, "rules not replaced");
 }
 
 /// What an attempt follows from.

@@ -1,6 +1,9 @@
-//! Windows of which nothing was left, until the reset that was told.
+//! Windows of which nothing was left, until the reset that was told, or for as long as the window is.
 
-use request_balancer::engine::{Instant, NextStart, ServerWindow};
+use request_balancer::engine::{Instant, Nanos, NextStart, ServerWindow};
+
+/// No limit that a window may narrow is shorter.
+const SHORTEST: Nanos = Nanos::from_secs(1);
 
 /// What was said, as far as it can end a hold or be one.
 #[derive(Default)]
@@ -18,8 +21,8 @@ struct Word {
 
 struct Hold {
     word: Word,
-    /// The window may have ended then.
-    earliest: Instant,
+    /// The window may have ended then, if its end was told.
+    earliest: Option<Instant>,
     until: Instant,
 }
 
@@ -31,10 +34,14 @@ impl Zeros {
         }
         let word = Word { window, sent, read };
         self.holds.retain(|hold| !hold.is_ended_by(&word));
-        if let (Some(0), Some(reset)) = (window.left, window.reset) {
-            // What is over, by its whole units, is over with the next one.
-            let lasts = if reset.after.is_zero() { reset.grain } else { reset.after };
-            let earliest = (sent.saturating_add(reset.after)).saturating_sub(reset.grain);
+        if window.left == Some(0) {
+            let lasts = match window.reset {
+                // What is over, by its whole units, is over with the next one.
+                Some(reset) if reset.after.is_zero() => reset.grain,
+                Some(reset) => reset.after,
+                None => window.per.unwrap_or(SHORTEST),
+            };
+            let earliest = word.earliest();
             let hold = Hold { word, earliest, until: read.saturating_add(lasts) };
             if !self.words.iter().any(|known| hold.is_ended_by(known)) {
                 self.holds.push(hold);
@@ -57,12 +64,26 @@ impl Zeros {
     }
 }
 
+impl Word {
+    /// When its window may have ended, if its end was told.
+    fn earliest(&self) -> Option<Instant> {
+        let reset = self.window.reset?;
+        Some(self.sent.saturating_add(reset.after).saturating_sub(reset.grain))
+    }
+}
+
 impl Hold {
-    /// Whether the word is of the same window, and was asked for later or when the window may have ended.
+    /// Whether the word is of the same window, and was asked for later or arrived when the window may have ended. Where no
+    /// end was told, a word that tells one stands for it, unless that may have been before the hold.
     fn is_ended_by(&self, other: &Word) -> bool {
         let Word { window, sent, read } = self.word;
         let is_same = window.name == other.window.name
             && (window.per == other.window.per || window.per.is_none() || other.window.per.is_none());
-        is_same && (other.sent > sent || other.sent >= read || other.read >= self.earliest)
+        let is_over = match (self.earliest, other.earliest()) {
+            (Some(earliest), _) => other.read >= earliest,
+            (None, Some(of_other)) => read < of_other,
+            (None, None) => false,
+        };
+        is_same && (other.sent > sent || other.sent >= read || is_over)
     }
 }

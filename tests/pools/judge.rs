@@ -2,7 +2,7 @@
 
 use request_balancer::engine::{BreakerState, EndpointId, Instant};
 
-use super::{EACH_KEY, KEYS, Numbers, OVERALL, RULES, Request, SECOND, Seat, Stage, World};
+use super::{EACH_KEY, KEYS, Numbers, OVERALL, Open, RULES, Request, SECOND, Seat, Stage, World};
 
 impl World {
     pub(crate) fn allows(&self, request: &Request, id: EndpointId) -> bool {
@@ -94,6 +94,31 @@ impl World {
         self.endpoints.iter().any(|endpoint| endpoint.open.is_some_and(|open| open.until <= self.now))
     }
 
+    /// Where a key that stays has to go now, if that is known from when all was well.
+    fn home(&self, number: usize) -> Option<EndpointId> {
+        let request = &self.requests[number];
+        // Whether a probe that is given up for lost makes place for another one at once is not known here.
+        let is_lost = |id: EndpointId| {
+            let open = self.endpoints[usize::from(id.0)].open;
+            let since = |open: Open| self.now.saturating_sub(open.length.max(self.setup.reset));
+            open.is_some_and(|open| self.probing(number, id).any(|begun| begun <= since(open)))
+        };
+        if self.ids().any(is_lost) {
+            return None;
+        }
+        let may_try = |id: &EndpointId| {
+            let endpoint = &self.endpoints[usize::from(id.0)];
+            let is_there = !endpoint.removed && !endpoint.disabled && endpoint.held <= self.now;
+            let tries = |open: Open| {
+                open.until <= self.now && (self.probing(number, *id).count() as u32 + endpoint.passed) < open.probes
+            };
+            is_there && endpoint.open.is_none_or(tries)
+        };
+        let fresh = |id: &EndpointId| !request.tried.contains(id) || request.again == Some(*id);
+        let choice = self.ids().filter(|id| self.allows(request, *id) && may_try(id) && fresh(id)).collect();
+        self.homes.get(&(request.key, choice)).copied()
+    }
+
     /// Why a start of the request on an endpoint would be wrong now.
     pub(crate) fn objection(&self, number: usize, id: EndpointId) -> Option<String> {
         let request = &self.requests[number];
@@ -166,8 +191,10 @@ impl World {
         let waiting: Vec<usize> = (0..self.requests.len())
             .filter(|&number| self.requests[number].stage == Stage::Waits && !self.requests[number].woken)
             .collect();
-        // A costly request whose turn it is lets nobody past it.
-        let costly = waiting.iter().any(|&number| self.requests[number].cost > 1);
+        // For a costly request that waits one endpoint may be kept, or the room over all.
+        let in_line = |request: &&Request| matches!(request.stage, Stage::Waits | Stage::Asleep);
+        let costly = self.requests.iter().filter(in_line).map(|request| request.cost).max().filter(|cost| *cost > 1);
+        let all_are_kept = costly.is_some_and(|cost| self.in_window(usize::MAX, |_, _| true) + cost > OVERALL);
         for queue in (0..RULES).flat_map(|rule| (0..KEYS).map(move |key| (rule, key))) {
             let in_line = |number: &usize| {
                 let request = &self.requests[*number];
@@ -175,20 +202,27 @@ impl World {
             };
             // Of who sleeps or was woken it is not known whether it stands before the others.
             let Some(first) = (0..self.requests.len()).find(in_line) else { continue };
-            if costly || !waiting.contains(&first) {
+            if all_are_kept || !waiting.contains(&first) {
                 continue;
             }
             // Where a key that stays goes is not known before it was there.
             let request = &self.requests[first];
-            let home_known = !self.setup.sticky
-                || !self.is_tried_again() && {
-                    let choice = self.choice(request);
-                    choice.is_empty() || self.homes.contains_key(&(request.key, choice))
-                };
-            for id in self.ids().filter(|_| home_known) {
-                let objection = self.objection(first, id);
-                assert!(objection.is_some(), "request {first} could start on {id:?} at {now}: {request:?}");
-            }
+            let meant: Vec<EndpointId> = if !self.setup.sticky {
+                self.ids().collect()
+            } else if self.is_tried_again() {
+                // Whoever belongs to one that is tried has to try it. Who belongs elsewhere meanwhile hangs on who came first.
+                let is_tried = |id: &EndpointId| self.endpoints[usize::from(id.0)].open.is_some();
+                self.home(first).into_iter().filter(is_tried).collect()
+            } else {
+                let choice = self.choice(request);
+                let is_known = choice.is_empty() || self.homes.contains_key(&(request.key, choice));
+                self.ids().filter(|_| is_known).collect()
+            };
+            let free: Vec<EndpointId> = meant.into_iter().filter(|id| self.objection(first, *id).is_none()).collect();
+            assert!(
+                free.len() <= usize::from(costly.is_some()),
+                "request {first} could start on {free:?} at {now}: {request:?}"
+            );
         }
         for number in waiting {
             let request = &self.requests[number];

@@ -27,6 +27,7 @@ pub(crate) enum Way {
     RetryOf(u64, Scope),
     Takes(Duration),
     FailsAfter(Duration),
+    FailsForGoodAfter(Duration),
     Panics,
     Never,
 }
@@ -93,6 +94,10 @@ impl Reader {
             Way::FailsAfter(span) => {
                 sleep(span).await;
                 Err(Failure::transient(error()))
+            }
+            Way::FailsForGoodAfter(span) => {
+                sleep(span).await;
+                Err(Failure::permanent(error()))
             }
             Way::Permanent => Err(Failure::permanent(error())),
             Way::Transient => Err(Failure::transient(error())),

@@ -33,7 +33,7 @@ pub(crate) enum Action {
     },
     /// Write everything as JSON, one message a line.
     Export {
-        /// Where to. Default: the standard output.
+        /// Where to: a file that is not there yet. Default: the standard output.
         #[arg(long)]
         to: Option<PathBuf>,
     },
@@ -71,7 +71,7 @@ fn act(path: &Path, action: &Action, json: bool, out: &mut dyn Write) -> Result<
         Action::Dead => dead(&mut file, json, out),
         Action::Redrive { which } => each(&mut file, which, ("back in line", out), OutboxFile::redrive),
         Action::Purge { which } => each(&mut file, which, ("forgotten", out), OutboxFile::purge),
-        Action::Export { to: Some(to) } => export(&mut file, &mut io::BufWriter::new(std::fs::File::create(to)?)),
+        Action::Export { to: Some(to) } => export(&mut file, &mut io::BufWriter::new(std::fs::File::create_new(to)?)),
         // As it comes, since there may be much of it.
         Action::Export { to: None } => match export(&mut file, &mut io::stdout().lock()) {
             // Whoever reads has read enough.
@@ -167,9 +167,10 @@ fn export(file: &mut OutboxFile, out: &mut dyn Write) -> Result<Outcome, Failed>
 }
 
 fn stored(message: &StoredMessage) -> Value {
-    let StoredMessage { id, rule, key, put_at, due, attempts, maybe_delivered, json, .. } = message;
+    let StoredMessage { id, name, rule, key, put_at, due, attempts, maybe_delivered, json, .. } = message;
     json!({
         "id": id.get(),
+        "name": name,
         "rule": &**rule,
         "key": key,
         "put_at": seconds(*put_at),
@@ -181,9 +182,10 @@ fn stored(message: &StoredMessage) -> Value {
 }
 
 fn buried(message: &DeadMessage) -> Value {
-    let DeadMessage { id, rule, key, put_at, died_at, attempts, maybe_delivered, reason, json, .. } = message;
+    let DeadMessage { id, name, rule, key, put_at, died_at, attempts, maybe_delivered, reason, json, .. } = message;
     json!({
         "id": id.get(),
+        "name": name,
         "rule": &**rule,
         "key": key,
         "put_at": seconds(*put_at),

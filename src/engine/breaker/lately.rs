@@ -39,9 +39,49 @@ impl Slots {
             self.latest = current;
             return;
         };
+        if current < self.latest {
+            // Time never goes back: they count for another time than before, and nobody knows how much of that is past.
+            **counts = Default::default();
+            self.latest = current;
+        }
         for slot in 1..=current.saturating_sub(self.latest).min(SLOTS as u64) {
             counts[((self.latest + slot) % SLOTS as u64) as usize] = (0, 0);
         }
-        self.latest = self.latest.max(current);
+        self.latest = current;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Nanos = Nanos::from_secs(1);
+    const LONG: Nanos = Nanos::from_secs(60);
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_millis(secs * 1_000)
+    }
+
+    #[test]
+    fn attempts_count_for_so_long() {
+        let mut lately = Slots::default();
+        lately.count(LONG, at(3_600), true);
+        lately.count(LONG, at(3_630), false);
+        assert_eq!(lately.sum(LONG, at(3_659)), (2, 1));
+        assert_eq!(lately.sum(LONG, at(3_660)), (1, 0));
+        assert_eq!(lately.sum(LONG, at(3_690)), (0, 0));
+    }
+
+    /// The tenths of a longer time have smaller numbers, and nothing was forgotten before those were as large again.
+    #[test]
+    fn what_counts_for_another_time_begins_anew() {
+        for (before, after) in [(SHORT, LONG), (LONG, SHORT)] {
+            let mut lately = Slots::default();
+            lately.count(before, at(3_600), true);
+            assert_eq!(lately.sum(after, at(3_600)), (0, 0), "{before:?} {after:?}");
+            lately.count(after, at(3_600), true);
+            assert_eq!(lately.sum(after, at(3_600)), (1, 1), "{before:?} {after:?}");
+            assert_eq!(lately.sum(after, at(3_660)), (0, 0), "{before:?} {after:?}");
+        }
     }
 }

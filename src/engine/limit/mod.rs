@@ -245,6 +245,13 @@ impl LimitStates {
         }
     }
 
+    /// Forgets what the server said of them.
+    pub(crate) fn forget_told(&mut self) {
+        for state in self.as_mut_slice() {
+            state.set_observed(None);
+        }
+    }
+
     /// Counts what other states of the same limits know and have outstanding, too.
     pub(crate) fn merge(&mut self, now: Instant, other: &Self) {
         for (state, other) in self.as_mut_slice().iter_mut().zip(other.as_slice()) {

@@ -7,6 +7,13 @@
 //! Where a window begins anew it is full again, as far as anybody knows. A server that then turns out to have given back
 //! less, as one does that counts the last minute and not minutes, is taken at its word from then on: past a reset what was
 //! left is one more, and then grows somewhat faster than such a window does, until the server says more.
+//!
+//! A window that ends later than anybody believes is as it was told all the same, but one request at a time tries whether
+//! it still is.
+//!
+//! What ended before a server's first word about a limit is not known of: it is noted from then on. So of what was under
+//! way when the request was sent that brings the first word, that part is not taken off which ended sooner without one;
+//! nor, of a window that is first told of later than others, what ended sooner and told of all of those.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +29,8 @@ const CAPS: usize = 32;
 const ENDS: usize = 64;
 /// How much faster than on average what was taken comes back past a reset: together, if it was taken together.
 const BURST: u64 = 4;
+/// Past which nothing is believed at all, so that no server's word keeps a key for ever: the longest month.
+const LONGEST: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// Everything that is known of one limit from the server.
 #[derive(Debug, Default)]
@@ -78,19 +87,26 @@ struct Cap {
     read: Instant,
     /// The reset is between these, if it was told.
     reset: Option<(Instant, Instant)>,
+    /// Until when it counts, or until one request tries.
     until: Instant,
+    /// Until when it counts if what was told is believed.
+    end: Instant,
+    /// For how long it is believed at once.
+    at_most: Nanos,
     /// For how long it goes on past its reset, in a window that rolls.
     period: Nanos,
     rolls: Option<Rolls>,
 }
 
-/// What becomes of what was left, past a reset.
+/// What becomes of what was left, past a reset or past the time for which it is believed at once.
 #[derive(Clone, Copy, Debug)]
 struct Rolls {
-    /// When the reset was.
+    /// When that was.
     since: Instant,
-    /// In which time one comes back.
-    interval: Nanos,
+    /// In which time one comes back. `None`: one request at a time tries.
+    interval: Option<Nanos>,
+    /// What was left as it was told.
+    told: u32,
 }
 
 /// What counts of one window now.
@@ -101,6 +117,8 @@ pub(super) struct Told {
     pub(super) per: Option<Nanos>,
     pub(super) left: u32,
     pub(super) until: Instant,
+    /// Whether the server told when that is.
+    pub(super) resets: bool,
 }
 
 /// An attempt's end.
@@ -117,7 +135,10 @@ impl Observed {
     pub(crate) fn ask(&mut self, now: Instant, busy: u64, cost: u32, reserve: u32) -> Ask {
         self.forget(now);
         let wanted = busy + u64::from(cost) + u64::from(reserve);
-        let answers = self.caps.iter().map(|cap| self.ask_cap(now, cap, wanted));
+        let answers = self.caps.iter().map(|cap| match self.ask_cap(now, cap, wanted) {
+            Ask::At(_) if self.lets_try(now, cap, busy) => Ask::Room,
+            answer @ (Ask::Room | Ask::At(_) | Ask::Unclaimed(_) | Ask::Busy) => answer,
+        });
         answers.fold(Ask::Room, Ask::and)
     }
 
@@ -126,6 +147,7 @@ impl Observed {
         self.forget(now);
         let wanted = ahead + u64::from(cost);
         let answers = self.caps.iter().map(|cap| match self.ask_cap(now, cap, wanted) {
+            _ if self.lets_try(now, cap, busy + ahead) => Ask::Room,
             Ask::Room if wanted + busy > self.left(now, cap) => Ask::Busy,
             answer @ (Ask::Room | Ask::At(_) | Ask::Unclaimed(_) | Ask::Busy) => answer,
         });
@@ -146,7 +168,8 @@ impl Observed {
         known.caps.iter().map(move |cap| {
             let left = u32::try_from(known.left(now, cap).saturating_sub(busy)).unwrap_or(u32::MAX);
             let Window { name, per, .. } = &known.windows[cap.window];
-            Told { window: (**name).into(), per: *per, left, until: cap.until }
+            let until = cap.until.max(cap.end);
+            Told { window: (**name).into(), per: *per, left, until, resets: cap.reset.is_some() }
         })
     }
 
@@ -162,24 +185,28 @@ impl Observed {
         }
         self.windows[window].hear(word);
         // Windows that end before this one are over, whatever was left of them.
-        self.caps.retain(|cap| cap.window != window || !cap.is_over_by(&fresh));
+        let is_past = |cap: &Cap| fresh.sent >= cap.read && cap.is_past(fresh.sent);
+        self.caps.retain(|cap| cap.window != window || !cap.is_over_by(&fresh) && !is_past(cap));
         for known in self.caps.iter_mut().filter(|cap| cap.window == window) {
-            let is_news = fresh.sent >= known.read;
-            if is_news && known.is_past(fresh.sent) {
-                *known = fresh;
-                return 1 << window;
-            }
             if !fresh.ends_before(known) && !known.ends_before(&fresh) {
                 *known = known.as_told().and(fresh);
                 return 1 << window;
             }
-            if !is_news && fresh.is_over_by(known) {
+            if fresh.sent < known.read && fresh.is_over_by(known) {
                 return 1 << window;
             }
         }
         // Of a server that changed its mind, or that counts otherwise than in one window after the other: both stand.
         self.add(fresh);
         1 << window
+    }
+
+    /// Takes in what was known before a restart, beside all that is known.
+    pub(super) fn remember(&mut self, word: Word<'_>) {
+        self.forget(word.read);
+        let window = self.number(word.window, word.per);
+        self.windows[window].hear(word);
+        self.add(Cap::new(window, word));
     }
 
     /// Lets a word stand beside all others. Of windows that are not told apart, and of too many words, the least counts
@@ -219,7 +246,7 @@ impl Observed {
 
     /// When nothing is left of it.
     pub(crate) fn free_at(&self) -> Instant {
-        self.caps.iter().map(|cap| cap.until).max().unwrap_or(Instant::ZERO)
+        self.caps.iter().map(|cap| cap.until.max(cap.end)).max().unwrap_or(Instant::ZERO)
     }
 
     /// Counts what is known of another limit that turned out to be the same one.
@@ -240,21 +267,31 @@ impl Observed {
         let missing = wanted.saturating_sub(self.left(now, cap));
         match cap.rolls {
             _ if missing == 0 => Ask::Room,
-            None => Ask::At(cap.until),
-            Some(rolls) => Ask::At(rolls.comes_back(wanted + self.silent(cap) - u64::from(cap.left)).min(cap.until)),
+            None | Some(Rolls { interval: None, .. }) => Ask::At(cap.until),
+            Some(Rolls { since, interval: Some(interval), .. }) => {
+                let count = wanted + self.silent(cap) - u64::from(cap.left);
+                Ask::At(since.saturating_add(interval.saturating_mul(count)).min(cap.until))
+            }
         }
+    }
+
+    /// Whether one request may go, whatever it costs, to see whether so few are left as was told.
+    fn lets_try(&self, now: Instant, cap: &Cap, busy: u64) -> bool {
+        busy == 0 && matches!(cap.rolls, Some(Rolls { interval: None, .. })) && self.left(now, cap) > 0
     }
 
     /// What the server has left for requests that are not known to it.
     fn left(&self, now: Instant, cap: &Cap) -> u64 {
-        let back = cap.rolls.map_or(0, |rolls| now.since(rolls.since).get() / rolls.interval.get());
+        let back = match cap.rolls {
+            Some(Rolls { since, interval: Some(interval), .. }) => now.since(since).get() / interval.get(),
+            Some(Rolls { interval: None, .. }) | None => 0,
+        };
         (u64::from(cap.left) + back).saturating_sub(self.silent(cap))
     }
 
     /// What ended since without a word about the window.
     fn silent(&self, cap: &Cap) -> u64 {
-        let silent = self.ends.iter().filter(|end| end.at >= cap.sent && end.told & (1 << cap.window) == 0);
-        silent.map(|end| u64::from(end.cost)).sum()
+        cap.silent(&self.ends)
     }
 
     /// The number of a window of this name and length. Where the length is not always told, the only one of its name is
@@ -292,8 +329,8 @@ impl Observed {
     }
 
     fn forget(&mut self, now: Instant) {
-        let windows = &mut self.windows;
-        self.caps.retain_mut(|cap| cap.until > now || cap.goes_on(now, &mut windows[cap.window]));
+        let Self { windows, caps, ends } = self;
+        caps.retain_mut(|cap| cap.until > now || cap.goes_on(now, &mut windows[cap.window], ends));
     }
 }
 
@@ -311,13 +348,6 @@ impl Window {
     }
 }
 
-impl Rolls {
-    /// When so many more are there.
-    const fn comes_back(self, count: u64) -> Instant {
-        self.since.saturating_add(self.interval.saturating_mul(count))
-    }
-}
-
 impl Cap {
     fn new(window: usize, word: Word<'_>) -> Self {
         let Word { left, sent, read, reset, else_for, at_most, .. } = word;
@@ -332,12 +362,34 @@ impl Cap {
             let [earliest, latest] = [sent, read].map(|written| written.saturating_add(after));
             (earliest.saturating_sub(grain), latest.saturating_add(grain))
         });
-        let until = read.saturating_add(lasts.min(at_most));
-        Self { window, left, sent, read, reset, until, period: else_for.min(at_most), rolls: None }
+        let believed = [at_most, at_most.max(LONGEST)];
+        let [until, end] = believed.map(|most| read.saturating_add(lasts.min(most)));
+        Self { window, left, sent, read, reset, until, end, at_most, period: else_for.min(at_most), rolls: None }
+    }
+
+    /// What ended since without a word about its window.
+    fn silent(&self, ends: &VecDeque<End>) -> u64 {
+        let silent = ends.iter().filter(|end| end.at >= self.sent && end.told & (1 << self.window) == 0);
+        silent.map(|end| u64::from(end.cost)).sum()
     }
 
     /// Whether it counts beyond its end.
-    fn goes_on(&mut self, now: Instant, window: &mut Window) -> bool {
+    fn goes_on(&mut self, now: Instant, window: &mut Window, ends: &VecDeque<End>) -> bool {
+        if self.until < self.end {
+            // Nothing has begun anew: one tries, and if that learns nothing another one after as long.
+            let silent = u32::try_from(self.silent(ends)).unwrap_or(u32::MAX);
+            let Rolls { told, .. } =
+                *self.rolls.get_or_insert(Rolls { since: self.until, interval: None, told: self.left });
+            self.left = told.max(silent.saturating_add(1));
+            let times = now.since(self.until).get() / self.at_most.get().max(1) + 1;
+            self.until = self.until.saturating_add(self.at_most.saturating_mul(times)).min(self.end);
+            if self.until > now {
+                return true;
+            }
+        }
+        if let Some(Rolls { interval: None, told, .. }) = self.rolls {
+            (self.left, self.rolls) = (told, None);
+        }
         if self.rolls.is_some() || self.reset.is_none() {
             return false;
         }
@@ -345,7 +397,7 @@ impl Cap {
             window.emptied = Some(self.until);
         }
         let interval = self.period.div_ceil(BURST * u64::from(window.most.max(1))).max(Nanos::new(1));
-        self.rolls = Some(Rolls { since: self.until, interval });
+        self.rolls = Some(Rolls { since: self.until, interval: Some(interval), told: self.left });
         self.left = self.left.saturating_add(1);
         self.until = self.until.saturating_add(self.period);
         window.rolls && self.until > now
@@ -354,7 +406,8 @@ impl Cap {
     /// As it was before it went on.
     const fn as_told(self) -> Self {
         match self.rolls {
-            Some(rolls) => Self { left: self.left.saturating_sub(1), until: rolls.since, rolls: None, ..self },
+            Some(Rolls { since, interval: Some(_), told }) => Self { left: told, until: since, rolls: None, ..self },
+            Some(Rolls { interval: None, told, .. }) => Self { left: told, rolls: None, ..self },
             None => self,
         }
     }
@@ -362,24 +415,27 @@ impl Cap {
     /// Whether what was sent then is about another window than it is, as far as it says when its own ends.
     fn is_past(&self, sent: Instant) -> bool {
         match (self.rolls, self.reset) {
-            (Some(rolls), _) => sent >= rolls.since,
+            (_, None) => true,
+            (Some(rolls), Some(_)) => sent >= rolls.since,
             (None, Some((_, latest))) => sent >= latest,
-            (None, None) => true,
         }
     }
 
     /// Two words about one window: the smaller number counts, whichever is older, until the later end, or until the only
-    /// one that was told. What ended before the later request was sent is in its number. They may be about two windows in
-    /// a row after all, so only what ends after both of them is later.
+    /// one that was told, if the other word arrived before that could be over. What ended before the later request was sent
+    /// is in its number. They may be about two windows in a row after all, so only what ends after both of them is later.
     fn and(self, other: Self) -> Self {
-        let (reset, until) = match (self.reset, other.reset) {
-            (Some(one), Some(two)) => (Some((one.0.max(two.0), one.1.max(two.1))), self.until.max(other.until)),
-            (Some(reset), None) => (Some(reset), self.until),
-            (None, Some(reset)) => (Some(reset), other.until),
-            (None, None) => (None, self.until.max(other.until)),
-        };
-        let sent = self.sent.max(other.sent);
-        Self { sent, reset, until, ..self.beside(other) }
+        let both = Self { sent: self.sent.max(other.sent), ..self.beside(other) };
+        match (self.reset, other.reset) {
+            (Some(one), Some(two)) => Self { reset: Some((one.0.max(two.0), one.1.max(two.1))), ..both },
+            (Some(reset), None) if other.read < reset.0 => {
+                Self { reset: Some(reset), until: self.until, end: self.end, ..both }
+            }
+            (None, Some(reset)) if self.read < reset.0 => {
+                Self { reset: Some(reset), until: other.until, end: other.end, ..both }
+            }
+            (Some(_) | None, _) => both,
+        }
     }
 
     /// Two words about windows of which nobody knows that they are one.
@@ -391,6 +447,8 @@ impl Cap {
             read: self.read.max(other.read),
             reset: None,
             until: self.until.max(other.until),
+            end: self.end.max(other.end),
+            at_most: self.at_most,
             period: self.period,
             rolls: None,
         }

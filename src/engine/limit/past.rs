@@ -1,7 +1,6 @@
 //! What a limit knows of past starts, in terms that outlive the machine: another limit that is told of it refuses what
 //! this one would.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::full::{Full, Kind};
@@ -54,6 +53,8 @@ pub enum Past {
         left: u32,
         /// Until when that counts.
         until: Instant,
+        /// Whether the server told when that is.
+        resets: bool,
     },
 }
 
@@ -95,8 +96,9 @@ impl Past {
     /// What the server said of a window of its own, with the length of the limit's.
     fn told(&self) -> Option<(Nanos, Told)> {
         match self {
-            Self::Told { period, window, lasts, left, until } => {
-                Some((*period, Told { window: Arc::clone(window), per: *lasts, left: *left, until: *until }))
+            Self::Told { period, window, lasts, left, until, resets } => {
+                let (window, per) = (Arc::clone(window), *lasts);
+                Some((*period, Told { window, per, left: *left, until: *until, resets: *resets }))
             }
             Self::Starts { .. } | Self::Today { .. } | Self::Owed { .. } => None,
         }
@@ -122,7 +124,10 @@ impl Full {
         let own = self.past(Spec::new(kind, days), now);
         let told = self.told(now).filter(move |told| told.left == 0 || told.until.since(now) > SHORT);
         let period = super::period(kind);
-        let told = told.map(|Told { window, per, left, until }| Past::Told { period, window, lasts: per, left, until });
+        let told = told.map(|Told { window, per, left, until, resets }| {
+            let lasts = per;
+            Past::Told { period, window, lasts, left, until, resets }
+        });
         own.into_iter().chain(told.collect::<Vec<_>>())
     }
 
@@ -157,19 +162,18 @@ impl Full {
     /// Counts what other limits in the same place knew, beside what it knows itself: those with the same numbers if there
     /// are any, else the one that remembers longest.
     pub(super) fn recall(&mut self, spec: Spec<'_>, now: Instant, max_hold: Nanos, pasts: &[&Past]) {
-        let mut told: Vec<_> = pasts.iter().filter_map(|past| past.told()).filter(|told| told.1.until > now).collect();
-        // All of it is as old as the other; what ends later, told later, would seem to be news.
-        told.sort_by_key(|(_, told)| Reverse(told.until));
-        for (period, Told { window, per, left, until }) in told {
-            self.observe(Word {
+        let told = pasts.iter().filter_map(|past| past.told()).filter(|told| told.1.until > now);
+        for (period, Told { window, per, left, until, resets }) in told {
+            let rest = until.since(now);
+            self.observed.get_or_insert_default().remember(Word {
                 window: &window,
                 per,
                 limit: None,
                 left,
                 sent: now,
                 read: now,
-                reset: Some((until.since(now), ROUNDED)),
-                else_for: per.unwrap_or(period),
+                reset: resets.then_some((rest, ROUNDED)),
+                else_for: if resets { per.unwrap_or(period) } else { rest },
                 at_most: max_hold.max(period),
             });
         }

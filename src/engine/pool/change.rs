@@ -39,6 +39,9 @@ impl<W> Scheduler<W> {
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
                         if was.name == plan.name {
                             limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
+                            if was.removed && !plan.removed {
+                                limits.forget_told();
+                            }
                         } else {
                             *limits = LimitStates::new(&plan.key_limits);
                         }
@@ -63,6 +66,17 @@ impl<W> Scheduler<W> {
                 for index in indices {
                     keys[index].sides.take_seat();
                 }
+            }
+        }
+    }
+
+    /// Another endpoint comes behind the same name: what the server said of keys on the old one is not about it.
+    pub(super) fn forget_told_of_keys(&mut self, endpoint: EndpointId) {
+        let indices: Vec<u32> = self.keys.indices().collect();
+        for index in indices {
+            let seat = self.keys[index].sides.seat_mut();
+            if let Some(limits) = seat.and_then(|seat| seat.limits.get_mut(usize::from(endpoint.0))) {
+                limits.forget_told();
             }
         }
     }

@@ -53,10 +53,18 @@ impl Pool {
             }
             let standing = endpoint.standing(plan_of, &plan.breaker, now);
             if only.is_some_and(|only| only != id) {
-                // It may be where the key belongs, once it is healthy again.
-                if let Standing::Held(until) = standing {
-                    wait = Some(wait.map_or(Ask::At(until), |best| best.or(Ask::At(until))));
-                }
+                // It may be where the key belongs, once it is healthy again or to be tried.
+                let asked = match standing {
+                    Standing::Held(until) => Ask::At(until),
+                    Standing::Probed(lost) => Ask::Unclaimed(lost),
+                    Standing::Open(until) => {
+                        opens = Some(opens.map_or(until, |other| other.min(until)));
+                        continue;
+                    }
+                    Standing::Usable { .. } | Standing::Gone => continue,
+                };
+                on_event |= matches!(asked, Ask::Unclaimed(_));
+                wait = Some(wait.map_or(asked, |best| best.or(asked)));
                 continue;
             }
             let tried = route.was_at(id);
@@ -70,26 +78,22 @@ impl Pool {
                 Standing::Held(until) => Ask::At(until),
                 Standing::Probed(lost) => Ask::Unclaimed(lost),
                 Standing::Usable { .. } if route.is_barred(id, now) => Ask::At(route.barred),
-                Standing::Usable { .. } if kept.iter().any(|kept| kept.endpoint == id) => {
-                    on_event = true;
-                    let until = kept.iter().filter(|kept| kept.endpoint == id).filter_map(|kept| kept.until).max();
-                    until.filter(|until| *until > now).map_or(Ask::Busy, Ask::At)
-                }
                 Standing::Usable { probe } => {
                     is_probe = probe;
-                    let own = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
-                    // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
-                    on_event |= own != Ask::Room;
-                    let asked = match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
-                        Some(limits) => own.and(limits.ask_all(&plan_of.key_limits, days, now, costs)),
-                        None => own,
+                    let all = endpoint.limits.ask_all(&plan_of.limits, days, now, costs);
+                    let of_key = match seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(id.0))) {
+                        Some(limits) => limits.ask_all(&plan_of.key_limits, days, now, costs),
+                        None => Ask::Room,
                     };
+                    let others = kept_for_others(kept, id, now).map_or(all, |kept| all.and(kept));
+                    // Whatever the instant, a grant that is given back or a cost that is settled may make room before.
+                    on_event |= others != Ask::Room;
                     // Unless it is the key's own limits there that make it wait.
-                    let stops = own != Ask::Room && asked == own;
-                    if stops && nearest.is_none_or(|(ask, _)| own.or(ask) != ask) {
-                        nearest = Some((own, id));
+                    let stops = others != Ask::Room && all.and(of_key) == all;
+                    if stops && nearest.is_none_or(|(ask, _)| others.or(ask) != ask) {
+                        nearest = Some((others, id));
                     }
-                    asked
+                    others.and(of_key)
                 }
             };
             on_event |= matches!(asked, Ask::Busy | Ask::Unclaimed(_));
@@ -140,6 +144,14 @@ impl Pool {
         endpoint.pass =
             pass.saturating_add((STRIDE / u64::from(plan.endpoints[usize::from(id.0)].weight.max(1))).max(1));
     }
+}
+
+/// When an endpoint is no longer kept for somebody else; `None`: it is not.
+pub(super) fn kept_for_others(kept: &[Reservation], id: EndpointId, now: Instant) -> Option<Ask> {
+    let of_it = || kept.iter().filter(|kept| kept.endpoint == id);
+    of_it().next()?;
+    let until = of_it().filter_map(|kept| kept.until).max();
+    Some(until.filter(|until| *until > now).map_or(Ask::Busy, Ask::At))
 }
 
 impl Endpoint {

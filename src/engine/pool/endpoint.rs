@@ -51,8 +51,10 @@ impl Endpoint {
     }
 
     /// Another one comes behind the same name. What its limits count stays, as nobody knows whether its server tells the
-    /// two apart; so does what runs, which says nothing about it any more.
+    /// two apart, but nothing of what the server said of the old one; so does what runs, which says nothing about it any
+    /// more.
     pub(super) fn renew(&mut self) {
+        self.limits.forget_told();
         self.breaker.close();
         self.life = self.life.wrapping_add(1);
         (self.hold, self.hold_cause, self.disabled) = (Instant::ZERO, HoldCause::default(), false);

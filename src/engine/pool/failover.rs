@@ -214,6 +214,7 @@ impl<W> Scheduler<W> {
         let was_disabled = state.disabled;
         let was_closed = state.breaker.state(now) == BreakerState::Closed;
         state.renew();
+        self.forget_told_of_keys(endpoint);
         self.streaks.forget_endpoint(endpoint);
         if was_disabled {
             self.notices.push(Notice::EndpointEnabled { endpoint });

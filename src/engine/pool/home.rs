@@ -1,6 +1,6 @@
 //! Where keys stay that stay with one endpoint: nothing is remembered, each key has an order of its own among the endpoints.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::f64::consts::LN_2;
 
 use super::plan::{EndpointId, PoolPlan};
 use super::route::Route;
@@ -10,11 +10,25 @@ use crate::engine::cost::Costs;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::Instant;
 
-/// What two runs of a program know a key or an endpoint by: it follows from the value alone.
-pub(crate) fn mark(of: &(impl Hash + ?Sized)) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+/// What any two runs of a program know a key or an endpoint by, whatever built them and wherever they run: it follows from
+/// bytes alone, by FNV-1a with 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    /// Of no bytes.
+    pub(crate) const NONE: Self = Self(0xcbf2_9ce4_8422_2325);
+
+    /// The same with more bytes behind.
+    #[must_use]
+    pub(crate) fn and(self, bytes: &[u8]) -> Self {
+        const PRIME: u64 = 0x0100_0000_01b3;
+        Self(bytes.iter().fold(self.0, |mark, byte| (mark ^ u64::from(*byte)).wrapping_mul(PRIME)))
+    }
+
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
 }
 
 impl Pool {
@@ -59,9 +73,21 @@ impl<W> Scheduler<W> {
 /// The time until something happens that happens `weight` times as often as something else: which of them happens first
 /// goes by the weights, whatever else is in the race.
 fn distance(key: u64, endpoint: u64, weight: u32) -> f64 {
-    const STEPS: u64 = 1 << 53;
-    let drawn = mixed(key ^ mixed(endpoint)) % STEPS + 1;
-    -(drawn as f64 / STEPS as f64).ln() / f64::from(weight.max(1))
+    const BITS: u32 = 53;
+    let drawn = mixed(key ^ mixed(endpoint)) % (1 << BITS) + 1;
+    // Of a number from 1 to 2: the library's logarithm may differ in its last bits from one target to another.
+    let power = drawn.ilog2();
+    let rest = drawn as f64 / (1_u64 << power) as f64;
+    (f64::from(BITS - power) * LN_2 - ln(rest)) / f64::from(weight.max(1))
+}
+
+/// The natural logarithm of a number from 1 to 2, by operations that are rounded the same way everywhere.
+fn ln(number: f64) -> f64 {
+    // 2 artanh((x - 1) / (x + 1)): in each term a ninth at most is left of the one before.
+    let part = (number - 1.0) / (number + 1.0);
+    let square = part * part;
+    let sum = (0..18).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
+    2.0 * part * sum
 }
 
 /// The finaliser of splitmix64.
@@ -76,11 +102,15 @@ const fn mixed(seed: u64) -> u64 {
 mod tests {
     use super::*;
 
+    fn mark(bytes: &[u8]) -> u64 {
+        Mark::NONE.and(bytes).get()
+    }
+
     /// So many of 100,000 keys are nearest to each of the endpoints.
     fn shares(weights: &[(&str, u32)]) -> Vec<u32> {
         let mut shares = vec![0; weights.len()];
         for key in 0..100_000_u64 {
-            let far = |(name, weight): &(&str, u32)| distance(mark(&key), mark(*name), *weight);
+            let far = |(name, weight): &(&str, u32)| distance(mark(&key.to_le_bytes()), mark(name.as_bytes()), *weight);
             let nearest = (0..weights.len()).min_by(|one, other| far(&weights[*one]).total_cmp(&far(&weights[*other])));
             shares[nearest.expect("there is one")] += 1;
         }
@@ -101,8 +131,22 @@ mod tests {
         }
     }
 
+    /// The standard library's hashes and logarithms may be others with its next release.
     #[test]
-    fn what_a_name_is_known_by_is_the_same_in_every_run() {
-        assert_eq!(mark("bot-a"), 779_935_227_213_634_702);
+    fn what_bytes_are_known_by_is_the_same_everywhere() {
+        for (text, expected) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(mark(text.as_bytes()), expected, "{text}");
+        }
+        assert_eq!(mark(b"foobar"), Mark::NONE.and(b"foo").and(b"bar").get());
+    }
+
+    #[test]
+    fn logarithms_are_near_enough() {
+        for step in 0..=1_000 {
+            let number = 1.0 + f64::from(step) / 1_000.0;
+            assert!((ln(number) - number.ln()).abs() < 1e-15, "{number}");
+        }
     }
 }

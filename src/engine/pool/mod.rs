@@ -27,7 +27,7 @@ use super::time::Instant;
 pub(super) use self::choose::Choice;
 pub(super) use self::endpoint::Endpoint;
 pub use self::failover::Elsewhere;
-pub(crate) use self::home::mark;
+pub(crate) use self::home::Mark;
 pub use self::plan::{Choose, EndpointId, EndpointPlan, Failover, PoolPlan};
 use self::reserve::Reservation;
 pub(super) use self::route::{KeySeat, Route};

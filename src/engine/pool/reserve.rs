@@ -52,11 +52,18 @@ impl<W> Scheduler<W> {
             return Vec::new();
         }
         let lane = self.plan.rules[usize::from(self.queues[queue].rule)].lane;
+        let is_overdue = |kept: &Reservation| self.lanes[kept.lane].patience().is_some_and(|most| kept.passed >= most);
+        let own = reserved.iter().find(|kept| kept.queue == queue).is_some_and(is_overdue);
         let is_kept = |kept: &&Reservation| {
-            let is_overdue = || self.lanes[kept.lane].patience().is_some_and(|most| kept.passed >= most);
             // In its ring it is asked itself, or something else stops it.
             let waits = matches!(self.queues[kept.queue].state, QueueState::Parked { .. } | QueueState::Blocked);
-            kept.queue != queue && waits && (kept.lane <= lane || is_overdue())
+            // Of any two that wait for the same one goes first.
+            let is_before = match (is_overdue(kept), own) {
+                (true, false) => true,
+                (false, true) => false,
+                (true, true) | (false, false) => kept.lane <= lane,
+            };
+            kept.queue != queue && waits && is_before
         };
         reserved.iter().filter(is_kept).copied().collect()
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::choose::kept_for_others;
 use super::route::{KeySeat, Route};
 use super::{EndpointId, Standing};
 use crate::engine::answer::{KeyId, RequestId};
@@ -123,11 +124,9 @@ impl<W> Scheduler<W> {
                 Standing::Held(until) => EndpointRoom::Held(until),
                 Standing::Probed(_) => EndpointRoom::Probed,
                 Standing::Usable { .. } if way.is_barred(endpoint, now) => EndpointRoom::At(way.barred),
-                Standing::Usable { .. } if let Some(kept) = kept.iter().find(|kept| kept.endpoint == endpoint) => {
-                    kept.until.filter(|until| *until > now).map_or(EndpointRoom::WhenOneEnds, EndpointRoom::At)
-                }
                 Standing::Usable { .. } => {
-                    let mut asked = state.limits.ask_all(&plan_of.limits, days, now, costs);
+                    let all = state.limits.ask_all(&plan_of.limits, days, now, costs);
+                    let mut asked = kept_for_others(&kept, endpoint, now).map_or(all, |kept| all.and(kept));
                     if let Some(limits) =
                         seat.as_deref_mut().and_then(|seat| seat.limits.get_mut(usize::from(endpoint.0)))
                     {

@@ -3,21 +3,39 @@
 use std::io::ErrorKind;
 
 use super::disk::Disk;
-use super::workload::{Pair, Rng, Step, dump_of};
+use super::workload::{Dump, Pair, Rng, Step, dump_of};
 
-const TRANSACTIONS: usize = 6;
+const TRANSACTIONS: usize = 8;
 
-/// Steps that are all taken back where nobody knows, or none of them.
+/// Steps that are all taken back where nobody knows, none of them, or some.
 fn steps(rng: &mut Rng, transaction: usize) -> Vec<Step> {
-    let undone = transaction.is_multiple_of(2);
+    let undone = [None, Some(true), None, Some(false), None, None][transaction % 6];
     let mut steps = Vec::new();
-    while steps.len() < 4 {
+    while steps.len() < if undone.is_some() { 4 } else { 10 } {
         let step = Step::random(rng, transaction as u64);
-        if step.is_undone() == undone {
+        if undone.is_none_or(|undone| step.is_undone() == undone) {
             steps.push(step);
         }
     }
     steps
+}
+
+/// What is there after a transaction that was refused: before it, after it, or what is not taken back of it.
+fn check_refused(steps: &[Step], before: &Dump, after: &Dump, found: &Dump, context: &str) {
+    let plain = |dump: &Dump| dump.clone().whatever_comes_next();
+    let undone = steps.iter().filter(|step| step.is_undone()).count();
+    let is_before = plain(found) == plain(before);
+    if undone == steps.len() {
+        assert!(is_before, "{context}");
+    } else if undone == 0 {
+        assert!(is_before || plain(found) == plain(after), "{context}");
+    } else {
+        let (ids, were) = (found.ids(), before.ids());
+        assert!(ids.iter().all(|id| *id < before.next()), "{context}: what was refused is there");
+        if !steps.iter().any(Step::ends_some) {
+            assert!(were.is_subset(&ids), "{context}: what was there is not");
+        }
+    }
 }
 
 /// Calls of the whole work, which begins once the store is made.
@@ -50,15 +68,12 @@ fn work(seed: u64, call: usize, calls: usize, kind: ErrorKind) {
             }
         }
         let found = found.unwrap_or_else(|error| panic!("{context}: {error}"));
+        found.check(&context);
         match done {
             Ok(()) => assert_eq!(found, after, "{context}"),
             Err(error) => {
                 assert!(disk.has_failed(), "{context}: {error}");
-                let undone = steps[0].is_undone();
-                let plain = found.clone().whatever_comes_next();
-                let is_before = plain == before.whatever_comes_next();
-                let is_after = plain == after.whatever_comes_next();
-                assert!(is_before || !undone && is_after, "{context}");
+                check_refused(&steps, &before, &after, &found, &context);
                 // Numbers that nobody got may be skipped.
                 pair.go_on_from(&found);
             }

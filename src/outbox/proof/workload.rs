@@ -10,7 +10,7 @@ use super::disk::Disk;
 use crate::key::Key;
 use crate::outbox::books::{Books, Bounds, Job, Overflow, Then};
 use crate::outbox::draft::{Draft, New, Stored};
-use crate::outbox::record::{Buried, Counts, FORMAT, MessageId, Progress};
+use crate::outbox::record::{Buried, Counts, FORMAT, MessageId, Named, Progress, Record};
 use crate::outbox::shelf;
 use crate::outbox::store::{Change, MemoryStore, RedbStore, Store, StoreError, Table};
 use crate::outbox::view::View;
@@ -53,6 +53,7 @@ pub(super) enum Step {
     Erase(u64),
     EraseNamed(u64),
     Bury(u64),
+    GiveBack(u64),
     Park(u64, u64),
     EnterDue(u64),
     Redrive(u64),
@@ -74,7 +75,9 @@ impl Step {
             8..10 => Self::Note(pick),
             10..13 => Self::Erase(pick),
             13 => Self::EraseNamed(pick),
-            14..16 => Self::Bury(pick),
+            14 => Self::Bury(pick),
+            15 if pick.is_multiple_of(2) => Self::Bury(pick),
+            15 => Self::GiveBack(pick),
             16 => Self::Park(pick, now + rng.below(20)),
             17 => Self::EnterDue(now),
             18 => match rng.below(8) {
@@ -111,9 +114,12 @@ impl Step {
             }
             Self::Bury(number) => {
                 if let Some(stored) = nth(number) {
-                    let record = (*stored.record).clone();
-                    let reason = "it was time".to_owned();
-                    page.bury(stored, Buried { died_at: now, starts: 1, maybe_delivered: false, reason, record })?;
+                    page.bury(stored, buried(stored, now))?;
+                }
+            }
+            Self::GiveBack(number) => {
+                if let Some(stored) = nth(number) {
+                    page.give_back(stored, buried(stored, now))?;
                 }
             }
             Self::Park(number, due) => {
@@ -142,6 +148,16 @@ impl Step {
     pub(super) const fn is_undone(&self) -> bool {
         matches!(self, Self::Put { .. } | Self::Take(_))
     }
+
+    /// Whether messages come to their end by it.
+    pub(super) const fn ends_some(&self) -> bool {
+        matches!(self, Self::Erase(_) | Self::EraseNamed(_) | Self::Bury(_) | Self::GiveBack(_))
+    }
+}
+
+fn buried(stored: &Stored, now: u64) -> Buried {
+    let (reason, record) = ("it was time".to_owned(), (*stored.record).clone());
+    Buried { died_at: now, starts: 1, maybe_delivered: false, reason, record }
 }
 
 /// A store that is worked on, and one in memory that has been through the same.
@@ -209,9 +225,11 @@ fn run(books: &mut Books, steps: &[Step], line: &[Stored], dead: &[MessageId], n
             let mut gone = gone.lock().expect("no panic");
             let line: Vec<Stored> = line.into_iter().filter(|stored| !gone.contains(&stored.place)).collect();
             let picked = match step {
-                Step::Erase(number) | Step::EraseNamed(number) | Step::Bury(number) | Step::Park(number, _) => {
-                    line.get(number as usize % line.len().max(1)).map(|stored| stored.place)
-                }
+                Step::Erase(number)
+                | Step::EraseNamed(number)
+                | Step::Bury(number)
+                | Step::GiveBack(number)
+                | Step::Park(number, _) => line.get(number as usize % line.len().max(1)).map(|stored| stored.place),
                 Step::Put { .. }
                 | Step::Note(_)
                 | Step::EnterDue(_)
@@ -258,6 +276,50 @@ impl Dump {
         changes.push(set(Table::Meta, b"counts", self.counts.write()));
         changes.push(set(Table::Meta, b"format", FORMAT.to_be_bytes().to_vec()));
         store.commit(&changes).expect("memory");
+    }
+
+    /// Panics unless the counts and the names are those of the messages.
+    pub(super) fn check(&self, context: &str) {
+        let (mut bytes, mut dead_bytes) = (0, 0);
+        let (ids, dead) = (self.ids(), self.of(Table::Dead));
+        for record in self.records() {
+            bytes += Stored { place: 0, record: Arc::new(record), progress: Progress::default() }.size();
+        }
+        for (_, value) in &dead {
+            dead_bytes += (value.len() + size_of::<u64>()) as u64;
+        }
+        let Counts { messages, bytes: counted, dead: counted_dead, dead_bytes: counted_dead_bytes, .. } = self.counts;
+        assert_eq!((messages, counted), (ids.len() as u64, bytes), "{context}");
+        assert_eq!((counted_dead, counted_dead_bytes), (dead.len() as u64, dead_bytes), "{context}");
+        for (name, value) in self.of(Table::Names) {
+            let known = match Named::read(value).expect("a sound name") {
+                Named::Pending(id) | Named::Promised(id) => ids.contains(&id.get()),
+                Named::Dead(id) => dead.iter().any(|(key, _)| **key == id.get().to_be_bytes()),
+                Named::Sent(..) => true,
+            };
+            assert!(known, "{context}: a name of no message: {}", String::from_utf8_lossy(name));
+        }
+    }
+
+    /// Of the messages that are neither sent nor dead.
+    pub(super) fn ids(&self) -> BTreeSet<u64> {
+        self.records().map(|record| record.id.get()).collect()
+    }
+
+    /// The id that comes next.
+    pub(super) const fn next(&self) -> u64 {
+        self.counts.next
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record> + use<'_> {
+        let later = self.of(Table::Later).into_iter().map(|(_, value)| &value[1..]);
+        let all = self.of(Table::Messages).into_iter().map(|(_, value)| value).chain(later);
+        all.map(|bytes| Record::read(bytes).expect("a sound message"))
+    }
+
+    fn of(&self, table: Table) -> Vec<(&[u8], &[u8])> {
+        let entries = self.tables.iter().filter(|((of, _), _)| *of == table);
+        entries.map(|((_, key), value)| (&**key, &**value)).collect()
     }
 
     /// The same, whichever ids come next: those that nobody got are not given again.

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Checker, OUTER};
-use crate::engine::{Nanos, Narrows};
+use crate::engine::{Nanos, Narrows, alike};
 use crate::headers::Dialect;
 use crate::rules::builder::{At, Rule};
 use crate::rules::finding::{Finding, FindingCode};
 use crate::rules::model::Under;
 use crate::rules::observe::{CheckedObserve, NONE};
-use crate::rules::quota::Quota;
+use crate::rules::quota::{Quota, QuotaKind};
 use crate::rules::toml::join;
 use crate::rules::wording::{self, quote};
 
@@ -69,7 +69,20 @@ impl Checker<'_> {
         if rule.caps.per_key.is_empty() {
             let finding = wording::empty("`learn` of a rule without a `per_key` of its own", "a rule with one");
             self.push(finding, path, most.place);
+        } else if !rule.caps.per_key.iter().any(|own| may_learn(&own.value, &plain)) {
+            let found = format!("{} for another length than each `per_key` of the rule", quote(&plain.to_string()));
+            let finding = Finding::new(FindingCode::NoEffect, found, "as long as one of them");
+            self.push(finding, path, most.place);
+            return Some(plain);
         }
         (self.findings.len() == before).then_some(plain)
+    }
+}
+
+/// Whether a quota may go by the server's number, up to this. For buckets any length tells a rate.
+fn may_learn(own: &Quota, most: &Quota) -> bool {
+    match own.kind() {
+        QuotaKind::Bucket { .. } => true,
+        QuotaKind::Window | QuotaKind::Smooth | QuotaKind::Calendar { .. } => alike(own.nanos(), most.nanos()),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::limits::Place;
-use crate::engine::{BreakerPlan, EndpointPlan, LimitSpec, Nanos, Origin, PoolPlan, mark};
+use crate::engine::{BreakerPlan, EndpointPlan, LimitSpec, Mark, Nanos, Origin, PoolPlan};
 use crate::rules::model::{CheckedCaps, CheckedLane, Model, Pace};
 use crate::rules::pool::CheckedPool;
 use crate::rules::quota::{Quota, QuotaKind};
@@ -20,7 +20,7 @@ impl Model {
             };
             let name = || Arc::clone(&endpoint.name);
             EndpointPlan {
-                mark: mark(&*endpoint.name),
+                mark: Mark::NONE.and(endpoint.name.as_bytes()).get(),
                 name: name(),
                 weight: endpoint.weight,
                 limits: specs(&overall, concurrency, Origin::EndpointOverall(name()), Place::Shared, share_overall),

@@ -98,7 +98,14 @@ enum KeptPast {
         lasts: Option<u64>,
         left: u32,
         until: Unix,
+        /// Whether the server told until when. Files that do not say so are older than the question.
+        #[serde(default = "yes")]
+        resets: bool,
     },
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,12 +202,13 @@ impl KeptLimit {
                 KeptPast::Today { zone: zone.to_string(), latest: wall.of(*latest), cost: *cost }
             }
             Past::Owed { until } => KeptPast::Owed { until: wall.of(*until) },
-            Past::Told { period, window, lasts, left, until } => KeptPast::ToldOf {
+            Past::Told { period, window, lasts, left, until, resets } => KeptPast::ToldOf {
                 per: period.get(),
                 window: window.to_string(),
                 lasts: lasts.map(Nanos::get),
                 left: *left,
                 until: wall.of(*until),
+                resets: *resets,
             },
         };
         Some(Self { of: Place::of(&limit.origin), unit: unit.to_owned(), past })
@@ -220,16 +228,25 @@ impl KeptLimit {
                 Past::Today { zone: zone.as_str().into(), latest: wall.instant(*latest), cost: *cost }
             }
             KeptPast::Owed { until } => Past::Owed { until: wall.instant(*until) },
-            KeptPast::Told { per, window, left, until } => told(wall, *per, window, None, *left, *until),
-            KeptPast::ToldOf { per, window, lasts, left, until } => told(wall, *per, window, *lasts, *left, *until),
+            KeptPast::Told { per, window, left, until } => Past::Told {
+                period: Nanos::new(*per),
+                window: window.as_str().into(),
+                lasts: None,
+                left: *left,
+                until: wall.instant(*until),
+                resets: true,
+            },
+            KeptPast::ToldOf { per, window, lasts, left, until, resets } => Past::Told {
+                period: Nanos::new(*per),
+                window: window.as_str().into(),
+                lasts: lasts.map(Nanos::new),
+                left: *left,
+                until: wall.instant(*until),
+                resets: *resets,
+            },
         };
         Some(LimitMemory { origin: self.of.origin(), charge: live.unit(&self.unit).ok()?, past })
     }
-}
-
-fn told(wall: Wall, per: u64, window: &str, lasts: Option<u64>, left: u32, until: Unix) -> Past {
-    let lasts = lasts.map(Nanos::new);
-    Past::Told { period: Nanos::new(per), window: window.into(), lasts, left, until: wall.instant(until) }
 }
 
 impl Place {
