@@ -246,7 +246,7 @@ impl Store for Measured {
         self.store.ask(ask)
     }
 
-    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
         self.store.tell(process, news)
     }
 

@@ -49,7 +49,7 @@ mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
-pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, RatioPlan, Report, Ticket};
+pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, Opening, RatioPlan, Report, Ticket};
 pub use explain::{Explained, Hindrance, LimitAnswer, Room, Standing};
 pub use guard::Notice;
 pub use health::Health;
@@ -70,7 +70,7 @@ pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
-pub use store::{Answers, Batch, Line, Reach, Site, Take, Told};
+pub use store::{Answers, Batch, Line, Reach, Site, Take, Told, Word};
 pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

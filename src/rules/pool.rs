@@ -436,6 +436,11 @@ impl Rules {
         let pool = model.pool.get_or_insert_with(CheckedPool::unsaid);
         pool.given = endpoints.is_empty();
         pool.endpoints = endpoints;
+        self.with_model(model)
+    }
+
+    /// Rules that mean something else, which was checked, too.
+    pub(super) fn with_model(&self, model: Model) -> Self {
         let plan = compile::plan(&model);
         Self::new(model, plan, self.warnings().to_vec())
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::builder::At;
+use super::model::{Model, Rules};
 use crate::engine::{LimitKind, Nanos};
 
 /// What a process does with limits that are shared while it cannot reach the store.
@@ -42,6 +43,7 @@ pub struct SharedRules {
     pub(super) lease: Option<At<Nanos>>,
     pub(super) on_outage: OnOutage,
     pub(super) processes: Option<At<u32>>,
+    pub(super) version: Option<At<u64>>,
 }
 
 impl SharedRules {
@@ -79,6 +81,13 @@ impl SharedRules {
         self.processes = Some(processes.into());
         self
     }
+
+    /// Which version of the rules these are: of all versions that processes have, the highest one is in force in all of them.
+    /// Default: none; each process has its own rules.
+    pub fn version(mut self, version: u64) -> Self {
+        self.version = Some(version.into());
+        self
+    }
 }
 
 /// What checked rules say of the store, with defaults filled in: [`Rules::shared`](crate::Rules::shared).
@@ -89,6 +98,7 @@ pub struct CheckedShared {
     pub(super) lease: Nanos,
     pub(super) on_outage: OnOutage,
     pub(super) processes: u32,
+    pub(super) version: Option<u64>,
 }
 
 impl Default for CheckedShared {
@@ -99,6 +109,7 @@ impl Default for CheckedShared {
             lease: Nanos::from_secs(30),
             on_outage: OnOutage::LocalShare,
             processes: 4,
+            version: None,
         }
     }
 }
@@ -134,6 +145,12 @@ impl CheckedShared {
         self.processes
     }
 
+    /// Which version of the rules these are. `None`: each process has its own rules.
+    #[must_use]
+    pub const fn version(&self) -> Option<u64> {
+        self.version
+    }
+
     /// What is left of a limit for one process alone. `None`: nothing.
     pub(super) fn part(&self, kind: LimitKind) -> Option<LimitKind> {
         let of = |count: u32| Some(count / self.processes).filter(|&part| part > 0);
@@ -149,5 +166,16 @@ impl CheckedShared {
             }
             LimitKind::Calendar { .. } => None,
         }
+    }
+}
+
+#[allow(dead_code, reason = "floors above this one use it")]
+impl Rules {
+    /// These rules with what others say of where the store is, of names in it and of leases.
+    pub(crate) fn at_store(&self, other: &CheckedShared) -> Self {
+        let mut model: Model = self.model().clone();
+        let CheckedShared { url, prefix, lease, .. } = other.clone();
+        model.shared = CheckedShared { url, prefix, lease, ..model.shared };
+        self.with_model(model)
     }
 }

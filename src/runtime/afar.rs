@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::event::Event;
 use super::shared::{Shared, State};
-use crate::engine::{Evicted, Instant, KeyId};
+use crate::engine::{Evicted, Instant, KeyId, Word};
 use crate::key::Key;
 use crate::rules::Rules;
 
@@ -27,6 +27,12 @@ pub(crate) trait Afar: fmt::Debug + Send + Sync {
 
     /// Something happened that others may have to know.
     fn tell(&self, shared: &Shared, event: &Event);
+
+    /// The machine has something to tell the others.
+    fn pass_on(&self, word: Word);
+
+    /// Other rules are in force.
+    fn rules_changed(&self);
 
     /// The last handle of the balancer is gone, or it is closed and nothing runs any more.
     fn end(&self);

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::event::Event;
 use super::shared::{Shared, State};
 use super::sync::{MutexGuard, thread_local};
-use crate::engine::{Evicted, Instant};
+use crate::engine::{Evicted, Instant, Word};
 
 /// How many wake-ups are carried out of the lock without memory of their own.
 const BATCH: usize = 32;
@@ -75,6 +75,7 @@ struct Errands {
     evicted: [Option<Evicted>; BATCH],
     many_evicted: Vec<Evicted>,
     events: Vec<Event>,
+    words: Vec<Word>,
     driver: Option<Arc<Notify>>,
     bells: Option<Arc<[Arc<Notify>]>>,
     became_idle: bool,
@@ -101,6 +102,7 @@ impl Errands {
         }
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
+        self.words = state.machine.take_words();
         self.became_idle = std::mem::take(&mut state.became_idle);
         self.bells = state.call_afar();
         let next = state.next_wake();
@@ -119,6 +121,9 @@ impl Errands {
         }
         for event in self.events {
             apart(|| shared.tell(event));
+        }
+        if let Some(afar) = shared.afar.get() {
+            self.words.into_iter().for_each(|word| apart(|| afar.pass_on(word)));
         }
         if let Some(driver) = self.driver {
             apart(|| driver.notify_one());

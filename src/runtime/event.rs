@@ -145,6 +145,23 @@ pub enum Event {
         /// The limit's name in the store.
         limit: Arc<str>,
     },
+    /// Another process has rules of a higher version, which are in force from now on.
+    RulesTaken {
+        /// Their version.
+        version: u64,
+    },
+    /// Another process has other rules of the same version; nothing changes.
+    RulesDiffer {
+        /// The version.
+        version: u64,
+    },
+    /// What the store keeps as rules can't be read, or says another version of itself; nothing changes.
+    RulesUnreadable {
+        /// The version that it is kept under.
+        version: u64,
+        /// What is wrong with it.
+        why: Arc<str>,
+    },
     /// The receiver was too slow: so many events are lost to it.
     Missed {
         /// How many.

@@ -127,6 +127,9 @@ pub(super) fn count(event: &Event) {
         | Event::StoreLost { .. }
         | Event::StoreBack
         | Event::StoreForgot { .. }
+        | Event::RulesTaken { .. }
+        | Event::RulesDiffer { .. }
+        | Event::RulesUnreadable { .. }
         | Event::BanOver
         | Event::EndpointHeld { .. }
         | Event::EndpointReleased { .. }

@@ -55,6 +55,8 @@ pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;
 #[cfg(feature = "shared")]
+pub(crate) use run::caught;
+#[cfg(feature = "shared")]
 pub(crate) use shared::{Shared, State as Locked};
 pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]

@@ -1,18 +1,19 @@
 //! The tasks that speak with a store on a balancer's behalf: one asks, one tells, one hears.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
+use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
 
+use super::guarded::call;
+use super::ledger::Ledger;
 use super::names;
-use super::news::Hold;
-use super::store::{Ask, AskedLimit, Known, Reply, Store, StoreError};
-use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Reach, Site, Take, Told};
+use super::store::{Ask, AskedLimit, Known, News, Reply, Store, StoreError};
+use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Opening, Reach, Site, Take, Told, Word};
 use crate::rules::{CheckedShared, OnOutage};
 use crate::runtime::afar::Afar;
 use crate::runtime::{Event, Locked as State, Shared};
@@ -81,13 +82,18 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(super) store: Arc<dyn Store>,
-    shared: CheckedShared,
+    pub(super) shared: CheckedShared,
     pub(super) process: u64,
     /// There is something to tell.
     pub(super) told: watch::Sender<()>,
+    /// Other rules are in force, here or elsewhere.
+    pub(super) ruled: watch::Sender<()>,
+    /// Somebody goes over to rules that the store keeps.
+    pub(super) taking: Mutex<()>,
     /// The balancer is gone.
     over: watch::Sender<bool>,
-    pub(super) news: Mutex<VecDeque<Hold>>,
+    /// What is told and heard.
+    pub(super) ledger: Mutex<Ledger>,
     /// What the store said of limits.
     memory: Mutex<Memory>,
     /// How many questions were asked.
@@ -103,8 +109,10 @@ impl Link {
             shared,
             process,
             told: watch::Sender::new(()),
+            ruled: watch::Sender::new(()),
+            taking: Mutex::default(),
             over: watch::Sender::new(false),
-            news: Mutex::default(),
+            ledger: Mutex::default(),
             memory: Mutex::default(),
             asked: AtomicU64::new(0),
             caps: Mutex::default(),
@@ -121,7 +129,10 @@ impl Afar for Arc<Link> {
         drop(runtime.spawn(async move {
             let asker = Asker::new(Arc::clone(&link), runtime_id, bell);
             let mut over = link.over.subscribe();
-            let serve = async { tokio::join!(asker.serve(&shared), link.tell_all(), link.hear_all(&shared)) };
+            let serve = async {
+                let (tell, hear) = (link.tell_all(&shared), link.hear_all(&shared));
+                tokio::join!(asker.serve(&shared), tell, hear, link.keep_rules(&shared))
+            };
             tokio::select! {
                 _ = over.wait_for(|over| *over) => {}
                 _ = serve => {}
@@ -133,6 +144,19 @@ impl Afar for Arc<Link> {
 
     fn tell(&self, shared: &Shared, event: &Event) {
         self.note_news(shared, event);
+    }
+
+    fn pass_on(&self, word: Word) {
+        self.note(match word {
+            Word::Opened { endpoint, opening: Opening { lasts, rest, alone } } => {
+                News::BreakerOpened { endpoint, lasts: lasts.into(), rest: rest.into(), alone }
+            }
+            Word::Closed { endpoint } => News::BreakerClosed { endpoint },
+        });
+    }
+
+    fn rules_changed(&self) {
+        self.ruled.send_replace(());
     }
 
     fn end(&self) {
@@ -164,7 +188,7 @@ impl Link {
         let free = |(name, kind)| AskedLimit { name, kind, held: 0, told: Told::Nothing, known: Known::default() };
         let ask = self.question(Duration::ZERO, caps.into_iter().map(free).collect(), Vec::new());
         // If that fails, the lease sees to it.
-        drop(timeout(PATIENCE, self.store.ask(ask)).await);
+        drop(call(PATIENCE, || self.store.ask(ask)).await);
     }
 
     fn question(&self, lag: Duration, limits: Vec<AskedLimit>, requests: Vec<Vec<Take>>) -> Ask {
@@ -312,7 +336,7 @@ impl Asker {
     async fn greet(&mut self, shared: &Weak<Shared>) {
         let ask = self.link.question(Duration::ZERO, Vec::new(), Vec::new());
         let sent = TokioInstant::now();
-        let answer = timeout(PATIENCE, self.link.store.ask(ask)).await.unwrap_or(Err(StoreError::Late(PATIENCE)));
+        let answer = call(PATIENCE, || self.link.store.ask(ask)).await;
         let Some(owner) = shared.upgrade() else { return };
         match answer {
             Ok(_) => {
@@ -370,7 +394,7 @@ impl Asker {
         self.link.note_caps(&batch.lines, &names, &batch.asks);
         let ask = self.link.question(lag, limits, batch.asks);
         let sent = TokioInstant::now();
-        let answer = timeout(PATIENCE, self.link.store.ask(ask)).await.unwrap_or(Err(StoreError::Late(PATIENCE)));
+        let answer = call(PATIENCE, || self.link.store.ask(ask)).await;
         let Some(owner) = shared.upgrade() else { return };
         match answer {
             Ok(reply) => {
@@ -427,7 +451,7 @@ impl Asker {
     async fn probe(&mut self, shared: &Weak<Shared>) {
         sleep(PROBE).await;
         let ask = self.link.question(Duration::ZERO, Vec::new(), Vec::new());
-        let Ok(Ok(_)) = timeout(PATIENCE, self.link.store.ask(ask)).await else { return };
+        let Ok(_) = call(PATIENCE, || self.link.store.ask(ask)).await else { return };
         let Some(owner) = shared.upgrade() else { return };
         self.failures = 0;
         let is_news = owner.with(|state, now| {

@@ -1,12 +1,13 @@
 //! A store in the memory of one process, for tests and for balancers that share a process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError};
+use super::store::{Ask, Ears, Heard, News, Pending, Reply, Store, StoreError, VersionedRules};
 use super::tally::Tally;
 
 /// How many news somebody may be behind before it has to begin anew.
@@ -30,8 +31,20 @@ struct Inner {
     processes: Vec<u64>,
     cut_off: Vec<u64>,
     asked: u64,
-    ears: Vec<(u64, mpsc::Sender<News>)>,
-    holds: Vec<(Instant, u64, News)>,
+    told: u64,
+    ears: Vec<(u64, mpsc::Sender<Heard>)>,
+    said: BTreeMap<String, Said>,
+    /// The rules of the highest version, and until when they are kept.
+    rules: Option<(VersionedRules, Instant)>,
+}
+
+/// What was told of something last.
+#[derive(Debug)]
+struct Said {
+    at: u64,
+    until: Instant,
+    process: u64,
+    news: News,
 }
 
 /// What the store's time is when it is made, in microseconds: none of its times is zero.
@@ -49,8 +62,10 @@ impl MemoryStore {
             processes: Vec::new(),
             cut_off: Vec::new(),
             asked: 0,
+            told: 0,
             ears: Vec::new(),
-            holds: Vec::new(),
+            said: BTreeMap::new(),
+            rules: None,
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
@@ -81,7 +96,8 @@ impl MemoryStore {
     pub fn flush(&self) {
         let mut inner = self.lock();
         inner.tally.forget(None);
-        inner.holds.clear();
+        inner.said.clear();
+        inner.rules = None;
     }
 
     /// Forgets one name, as a server does that has too little memory.
@@ -101,6 +117,17 @@ impl MemoryStore {
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.lock().asked
+    }
+
+    /// How often it was told something so far.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        self.lock().told
+    }
+
+    /// Cuts the connections on which news are heard: whoever had one makes a new one after a while.
+    pub fn deafen(&self) {
+        self.lock().ears.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -128,9 +155,33 @@ impl Inner {
         BEGIN.saturating_add(u64::try_from(self.begin.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    fn spread(&mut self, from: u64, news: &News) {
+    fn spread(&mut self, from: u64, heard: &Heard) {
         // Who is too far behind, or gone, hears no more, and begins anew.
-        self.ears.retain(|(process, ears)| *process == from || ears.try_send(news.clone()).is_ok());
+        self.ears.retain(|(process, ears)| *process == from || ears.try_send(heard.clone()).is_ok());
+    }
+
+    /// Writes down for those that come later what is told. Returns when that was.
+    fn note(&mut self, process: u64, news: &News) -> u64 {
+        let (now, time) = (Instant::now(), self.now());
+        self.said.retain(|_, said| said.until > now);
+        let Some(subject) = news.subject() else { return time };
+        let before = self.said.get(&subject);
+        let at = before.map_or(time, |said| time.max(said.at + 1));
+        let lasted = before.map(|said| said.until);
+        let (until, is_shorter) = match news {
+            News::Hold { lasts, .. } => {
+                let until = now + *lasts;
+                let longer = before.filter(|said| matches!(said.news, News::Hold { .. }) && said.until > until);
+                (longer.map_or(until, |said| said.until), longer.is_some())
+            }
+            News::BreakerOpened { lasts, .. } => (now + *lasts, false),
+            // For as long as somebody may come who has not heard of it and knows what it ended.
+            News::Released { .. } | News::BreakerClosed { .. } => (lasted.unwrap_or(now), false),
+            News::Ruled { .. } | News::Forgot { .. } | News::Freed { .. } => (now, false),
+        };
+        let process = if is_shorter { before.map_or(process, |said| said.process) } else { process };
+        self.said.insert(subject, Said { at, until, process, news: news.clone() });
+        at
     }
 }
 
@@ -151,7 +202,7 @@ impl Store for MemoryStore {
                 let (reply, news) = inner.tally.answer(now, &ask);
                 for news in news {
                     // Whoever freed it may wait for it, too.
-                    inner.spread(u64::MAX, &news);
+                    inner.spread(u64::MAX, &Heard { at: 0, news });
                 }
                 reply
             };
@@ -160,34 +211,56 @@ impl Store for MemoryStore {
         })
     }
 
-    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
         Box::pin(async move {
             self.travel().await?;
-            let mut inner = self.lock();
-            inner.spread(process, &news);
-            let now = Instant::now();
-            inner.holds.retain(|(until, ..)| *until > now);
-            if let News::Hold { lasts, .. } = &news {
-                inner.holds.push((now + *lasts, process, news.clone()));
-            }
-            Ok(())
+            let at = {
+                let mut inner = self.lock();
+                inner.told += 1;
+                let at = inner.note(process, &news);
+                inner.spread(process, &Heard { at, news });
+                at
+            };
+            self.travel().await?;
+            Ok(at)
+        })
+    }
+
+    fn keep_rules(&self, process: u64, rules: VersionedRules, lasts: Duration) -> Pending<'_, VersionedRules> {
+        Box::pin(async move {
+            self.travel().await?;
+            let kept = {
+                let mut inner = self.lock();
+                let now = Instant::now();
+                let kept = inner.rules.take().filter(|(_, until)| *until > now);
+                let (kept, until) = match kept {
+                    Some((kept, _)) if kept == rules => (kept, now + lasts),
+                    Some((kept, until)) if kept.version >= rules.version => (kept, until),
+                    Some(_) | None => {
+                        inner.spread(process, &Heard { at: 0, news: News::Ruled { version: rules.version } });
+                        (rules, now + lasts)
+                    }
+                };
+                inner.rules = Some((kept.clone(), until));
+                kept
+            };
+            self.travel().await?;
+            Ok(kept)
         })
     }
 
     fn hear(&self, process: u64) -> Pending<'_, Ears> {
         Box::pin(async move {
             self.travel().await?;
-            let (sender, ears) = mpsc::channel(KEPT);
             let mut inner = self.lock();
+            let (sender, ears) = mpsc::channel(KEPT + inner.said.len());
             let now = Instant::now();
-            for (until, from, news) in &inner.holds {
-                if *from != process
-                    && *until > now
-                    && let News::Hold { scope, rule, key, endpoint, .. } = news
-                {
-                    let (rule, key, endpoint) = (rule.clone(), key.clone(), endpoint.clone());
-                    let _ = sender.try_send(News::Hold { scope: *scope, rule, key, endpoint, lasts: *until - now });
+            for said in inner.said.values().filter(|said| said.process != process && said.until > now) {
+                let mut news = said.news.clone();
+                if let News::Hold { lasts, .. } | News::BreakerOpened { lasts, .. } = &mut news {
+                    *lasts = said.until - now;
                 }
+                let _ = sender.try_send(Heard { at: said.at, news });
             }
             inner.ears.push((process, sender));
             Ok(ears)

@@ -74,11 +74,15 @@ use crate::runtime::Builder;
 use crate::runtime::afar::{Afar, Afield};
 
 mod driver;
+mod guarded;
+mod ledger;
 mod memory;
 mod names;
 mod news;
 mod store;
+mod subject;
 mod tally;
+mod versions;
 
 #[cfg(feature = "redis")]
 mod redis;
@@ -87,7 +91,9 @@ use self::driver::Link;
 pub use self::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;
-pub use self::store::{Ask, AskedLimit, Ears, Known, LimitReply, News, Pending, Reply, Store, StoreError};
+pub use self::store::{
+    Ask, AskedLimit, Ears, Heard, HeldPart, Known, LimitReply, News, Pending, Reply, Store, StoreError, VersionedRules,
+};
 
 impl Builder {
     /// Keeps the limits that the rules mark as shared in a store, together with all other processes that do. Default: each

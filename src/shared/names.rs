@@ -91,4 +91,48 @@ mod tests {
         let cap = window(Origin::PerKey, 30, 0);
         assert_eq!(name(&cap, Some("\"a\"")), "{rb}:v1:key:c:\"a\"");
     }
+
+    /// The slot of a name in a cluster, as its servers have it: CRC-16 (XMODEM) of what is between the first `{` and the
+    /// first `}` after it, if that is anything.
+    fn slot(name: &str) -> u16 {
+        let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+        let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(name);
+        let crc = hashed.bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(
+                crc ^ (u16::from(byte) << 8),
+                |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 },
+            )
+        });
+        crc % 16_384
+    }
+
+    #[test]
+    fn all_names_of_a_prefix_are_in_one_slot() {
+        assert_eq!(slot("123456789"), 0x31c3);
+        let origins = [
+            Origin::Overall,
+            Origin::PerKey,
+            Origin::RuleOverall("{a}".into()),
+            Origin::RulePerKey("}{".into()),
+            Origin::NamedOverall("account".into()),
+            Origin::NamedPerKey("{}".into()),
+            Origin::Lane("2".into()),
+            Origin::EndpointOverall("{bot}-a".into()),
+        ];
+        for prefix in ["rb", "bot", "a:b", "приставка"] {
+            let expected = slot(prefix);
+            for origin in &origins {
+                for count in [1, 2_000] {
+                    for key in [None, Some("{42}"), Some("\"}{\"")] {
+                        let name = of_limit(prefix, &window(origin.clone(), count, 1_000), Some("{u}"), key);
+                        assert_eq!(slot(&name), expected, "{name}");
+                    }
+                }
+            }
+            #[cfg(feature = "redis")]
+            for what in ["clock", "said", "rules", "news"] {
+                assert_eq!(slot(&of(prefix, what)), expected, "{what}");
+            }
+        }
+    }
 }

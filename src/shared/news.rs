@@ -1,35 +1,16 @@
-//! What balancers tell each other through a store: holds, and what became of limits.
+//! What balancers tell each other through a store: holds, breakers of endpoints, and what became of limits.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-use tokio::time::{Instant as TokioInstant, sleep, timeout};
+use tokio::time::{Instant as TokioInstant, sleep};
 
 use super::driver::{Link, PATIENCE, PROBE};
-use super::store::News;
-use crate::engine::{HoldCause, Instant, Scope, Site, Target, Turned};
+use super::guarded::call;
+use super::ledger::Ledger;
+use super::store::{HeldPart, News};
+use crate::engine::{HoldCause, Instant, KeyId, Opening, Scope, Site, Target, Turned, Word};
+use crate::key::Key;
 use crate::runtime::{Event, Locked as State, Shared};
-
-/// News that wait to be told; what comes beyond is not told.
-const UNTOLD: usize = 1_024;
-
-/// A hold that the others are to be told of, for as long as it lasts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hold {
-    until: TokioInstant,
-    news: News,
-}
-
-impl Hold {
-    /// With what is left of it.
-    fn left(&self) -> News {
-        let mut news = self.news.clone();
-        if let News::Hold { lasts, .. } = &mut news {
-            *lasts = self.until - TokioInstant::now();
-        }
-        news
-    }
-}
 
 impl Link {
     /// Something happened that others may have to know.
@@ -41,40 +22,48 @@ impl Link {
                 None => live.plan.is_shared(),
             }
         };
-        let (lasts, news) = match event {
+        let endpoint = |endpoint: &Arc<str>| HeldPart {
+            scope: Scope::Endpoint,
+            rule: None,
+            key: None,
+            endpoint: Some(Arc::clone(endpoint)),
+        };
+        let news = match event {
             Event::HoldStarted { scope, rule, key, lasts, .. } if is_shared(rule) => {
-                let rule = rule.clone().filter(|_| matches!(scope, Scope::Rule | Scope::Queue));
-                let key = key.clone().filter(|_| matches!(scope, Scope::Key | Scope::Queue));
-                match scope {
-                    Scope::Request => return,
-                    Scope::Queue | Scope::Key | Scope::Rule | Scope::Overall | Scope::Endpoint => {}
-                }
-                (*lasts, News::Hold { scope: *scope, rule, key, endpoint: None, lasts: *lasts })
+                News::Hold { held: held_part(*scope, rule, key), lasts: *lasts }
             }
-            Event::EndpointHeld { endpoint, lasts, .. } if is_shared(&None) => {
-                let endpoint = Some(Arc::clone(endpoint));
-                (*lasts, News::Hold { scope: Scope::Endpoint, rule: None, key: None, endpoint, lasts: *lasts })
+            Event::HoldReleased { scope, rule, key } if is_shared(rule) => {
+                News::Released { held: held_part(*scope, rule, key) }
             }
+            Event::EndpointHeld { endpoint: name, lasts, .. } if is_shared(&None) => {
+                News::Hold { held: endpoint(name), lasts: *lasts }
+            }
+            Event::EndpointReleased { endpoint: name } if is_shared(&None) => News::Released { held: endpoint(name) },
             _ => return,
         };
-        let hold = Hold { until: TokioInstant::now() + lasts, news };
-        let mut all = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < UNTOLD {
-            all.push_back(hold);
-        }
-        drop(all);
+        self.note(news);
+    }
+
+    /// The others are to be told.
+    pub(super) fn note(&self, news: News) {
+        self.ledger().note(TokioInstant::now(), news);
         self.told.send_replace(());
     }
 
     /// Tells the others what is to be told, each thing until the store took it or it is over.
-    pub(super) async fn tell_all(&self) {
+    pub(super) async fn tell_all(&self, shared: &Weak<Shared>) {
         let mut told = self.told.subscribe();
         loop {
             told.borrow_and_update();
-            while let Some(hold) = self.first_hold() {
-                if let Ok(Ok(())) = timeout(PATIENCE, self.store.tell(self.process, hold.left())).await {
-                    self.news().retain(|other| *other != hold);
-                } else {
+            loop {
+                let now = TokioInstant::now();
+                let (next, aside) = self.ledger().next(now, now + PATIENCE * 2);
+                self.heed_all(shared, aside);
+                let Some(untold) = next else { break };
+                let at = call(PATIENCE, || self.store.tell(self.process, untold.left())).await.ok();
+                let aside = self.ledger().told(&untold, at);
+                self.heed_all(shared, aside);
+                if at.is_none() {
                     sleep(PROBE).await;
                 }
             }
@@ -84,30 +73,28 @@ impl Link {
         }
     }
 
-    fn news(&self) -> MutexGuard<'_, VecDeque<Hold>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first hold that is to be told and is not over.
-    fn first_hold(&self) -> Option<Hold> {
-        let now = TokioInstant::now();
-        let mut news = self.news();
-        while news.front().is_some_and(|hold| hold.until <= now) {
-            news.pop_front();
-        }
-        news.front().cloned()
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hears what others tell.
     pub(super) async fn hear_all(&self, shared: &Weak<Shared>) {
         while shared.strong_count() > 0 {
-            if let Ok(Ok(mut ears)) = timeout(PATIENCE * 5, self.store.hear(self.process)).await {
-                while let Some(news) = ears.recv().await {
-                    let Some(shared) = shared.upgrade() else { return };
-                    self.heed(&shared, news);
+            if let Ok(mut ears) = call(PATIENCE * 5, || self.store.hear(self.process)).await {
+                while let Some(heard) = ears.recv().await {
+                    let news = self.ledger().hear(heard);
+                    self.heed_all(shared, news);
                 }
             }
             sleep(PROBE).await;
+        }
+    }
+
+    fn heed_all(&self, shared: &Weak<Shared>, all: impl IntoIterator<Item = News>) {
+        for news in all {
+            if let Some(shared) = shared.upgrade() {
+                self.heed(&shared, news);
+            }
         }
     }
 
@@ -119,36 +106,21 @@ impl Link {
     /// Does what another process tells.
     fn heed(&self, shared: &Arc<Shared>, news: News) {
         match news {
-            News::Hold { scope, rule, key, endpoint, lasts } => {
-                let hold = |state: &mut State, now: Instant, target: Target| {
-                    state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
-                };
-                let rule = rule.and_then(|rule| shared.find(&rule).ok());
-                match (scope, rule, key) {
-                    (Scope::Overall, ..) => {
-                        shared.with(|state, now| hold(state, now, Target::Overall));
-                    }
-                    (Scope::Rule, Some(rule), _) => {
-                        shared.with(|state, now| hold(state, now, Target::Rule(rule)));
-                    }
-                    (Scope::Endpoint, ..) => {
-                        let live = shared.live.load();
-                        if let Some(Ok(id)) = endpoint.map(|name| live.find_endpoint(&name)) {
-                            shared.with(|state, now| hold(state, now, Target::Endpoint(id)));
-                        }
-                    }
-                    (Scope::Key, _, Some(key)) => {
-                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                            if hold(state, now, Target::Key(record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                        });
-                    }
-                    (Scope::Queue, Some(rule), Some(key)) => {
-                        let _: Result<(), Turned> = shared.with_record(&key, |state, now, record| {
-                            if hold(state, now, Target::Queue(rule, record)) { Ok(()) } else { Err(Turned::StaleKey) }
-                        });
-                    }
-                    (Scope::Rule | Scope::Key | Scope::Queue | Scope::Request, ..) => {}
-                }
+            News::Hold { held, lasts } => at_target(shared, &held, true, |state, now, target| {
+                state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
+            }),
+            News::Released { held } => {
+                at_target(shared, &held, false, |state, now, target| state.machine.release(now, target));
+            }
+            News::BreakerOpened { endpoint, lasts, rest, alone } => {
+                let opening = Opening { lasts: lasts.into(), rest: rest.into(), alone };
+                shared.with(|state, now| state.machine.heed(now, &Word::Opened { endpoint, opening }));
+            }
+            News::BreakerClosed { endpoint } => {
+                shared.with(|state, now| state.machine.heed(now, &Word::Closed { endpoint }));
+            }
+            News::Ruled { .. } => {
+                self.ruled.send_replace(());
             }
             News::Freed { name } => {
                 if let Some(site) = self.site(&name) {
@@ -163,5 +135,40 @@ impl Link {
                 }
             }
         }
+    }
+}
+
+fn held_part(scope: Scope, rule: &Option<Arc<str>>, key: &Option<Key>) -> HeldPart {
+    let rule = rule.clone().filter(|_| matches!(scope, Scope::Rule | Scope::Queue));
+    let key = key.clone().filter(|_| matches!(scope, Scope::Key | Scope::Queue));
+    HeldPart { scope, rule, key, endpoint: None }
+}
+
+/// Calls the machine with what is held, if there is such a thing here. A key without a record gets one only `to_hold`.
+fn at_target(shared: &Arc<Shared>, held: &HeldPart, to_hold: bool, act: impl Fn(&mut State, Instant, Target) -> bool) {
+    let rule = held.rule.as_ref().and_then(|rule| shared.find(rule).ok());
+    let at_key =
+        |target: &dyn Fn(KeyId) -> Target| {
+            let Some(key) = &held.key else { return };
+            if to_hold {
+                let _: Result<(), Turned> = shared.with_record(key, |state, now, record| {
+                    if act(state, now, target(record)) { Ok(()) } else { Err(Turned::StaleKey) }
+                });
+            } else if let Some(record) = shared.record(key) {
+                shared.with(|state, now| act(state, now, target(record)));
+            }
+        };
+    match (held.scope, rule) {
+        (Scope::Overall, _) => drop(shared.with(|state, now| act(state, now, Target::Overall))),
+        (Scope::Rule, Some(rule)) => drop(shared.with(|state, now| act(state, now, Target::Rule(rule)))),
+        (Scope::Endpoint, _) => shared.with(|state, now| {
+            // Under the lock: its place may be another's the next time.
+            if let Some(Ok(id)) = held.endpoint.as_ref().map(|name| shared.live.load().find_endpoint(name)) {
+                act(state, now, Target::Endpoint(id));
+            }
+        }),
+        (Scope::Key, _) => at_key(&Target::Key),
+        (Scope::Queue, Some(rule)) => at_key(&|record| Target::Queue(rule, record)),
+        (Scope::Rule | Scope::Queue, None) | (Scope::Request, _) => {}
     }
 }

@@ -14,7 +14,7 @@ use crate::key::Key;
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// What a store tells of its own accord. It ends when the store can't be heard any more.
-pub type Ears = mpsc::Receiver<News>;
+pub type Ears = mpsc::Receiver<Heard>;
 
 /// A place where processes keep limits together.
 ///
@@ -24,10 +24,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Asks for a batch and takes it: of each request all or nothing, in order.
     fn ask(&self, ask: Ask) -> Pending<'_, Reply>;
 
-    /// Tells all other processes, and those that come later for as long as it is true.
-    fn tell(&self, process: u64, news: News) -> Pending<'_, ()>;
+    /// Tells all other processes, and those that come later for as long as it is of use: a hold or a rest until it is over,
+    /// the end of one for as long as it would have lasted. Of one [subject](News::subject) only the last news is kept, but for
+    /// a hold that is on for longer.
+    ///
+    /// Returns when that was, in the store's time: of one subject, each news is later than those before it.
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64>;
 
-    /// What other processes than this one tell from now on, and before that what is still true.
+    /// Keeps the rules of a process for all, at least for so long, unless there are some of a higher version or others of the
+    /// same, and tells all others [so](News::Ruled). Returns those that are kept now. Default: those of the process, which
+    /// nobody hears of.
+    fn keep_rules(&self, process: u64, rules: VersionedRules, lasts: Duration) -> Pending<'_, VersionedRules> {
+        let _ = (process, lasts);
+        Box::pin(std::future::ready(Ok(rules)))
+    }
+
+    /// What other processes than this one tell from now on, each with when it was told, and before that what is still of use.
+    /// What spans last is what is left of them.
     fn hear(&self, process: u64) -> Pending<'_, Ears>;
 }
 
@@ -95,6 +108,15 @@ pub struct LimitReply {
     pub lost: bool,
 }
 
+/// News as they are heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// When they were told, in the store's time; zero for what has no [subject](News::subject).
+    pub at: u64,
+    /// What they are.
+    pub news: News,
+}
+
 /// What one process tells the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,15 +124,35 @@ pub enum News {
     /// Nothing of the scope starts for so long.
     Hold {
         /// What is held.
-        scope: Scope,
-        /// The rule, for a hold of a rule or a queue.
-        rule: Option<Arc<str>>,
-        /// The key, for a hold of a key or a queue.
-        key: Option<Key>,
-        /// The endpoint, for a hold of one.
-        endpoint: Option<Arc<str>>,
+        held: HeldPart,
         /// How long from now.
         lasts: Duration,
+    },
+    /// A hold was ended.
+    Released {
+        /// What was held.
+        held: HeldPart,
+    },
+    /// An endpoint gets a rest.
+    BreakerOpened {
+        /// Its name.
+        endpoint: Arc<str>,
+        /// How long from now, at least a microsecond.
+        lasts: Duration,
+        /// How long the next rest is, if a probe fails.
+        rest: Duration,
+        /// Whether one attempt alone probes it then, whatever the rules say.
+        alone: bool,
+    },
+    /// An endpoint works again.
+    BreakerClosed {
+        /// Its name.
+        endpoint: Arc<str>,
+    },
+    /// The rules of a higher version are kept.
+    Ruled {
+        /// The version.
+        version: u64,
     },
     /// A limit was forgotten: whoever knows of starts or slots is to tell of them.
     Forgot {
@@ -126,6 +168,28 @@ pub enum News {
     },
 }
 
+/// Rules with the version that they say of themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionedRules {
+    /// The version.
+    pub version: u64,
+    /// The rules as a file.
+    pub text: Arc<str>,
+}
+
+/// What a hold is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldPart {
+    /// Its kind.
+    pub scope: Scope,
+    /// The rule, for a hold of a rule or a queue.
+    pub rule: Option<Arc<str>>,
+    /// The key, for a hold of a key or a queue.
+    pub key: Option<Key>,
+    /// The endpoint, for a hold of one.
+    pub endpoint: Option<Arc<str>>,
+}
+
 /// Why a store did not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -139,6 +203,9 @@ pub enum StoreError {
     /// It answers something else than it is asked.
     #[error("the store answers what it was not asked: {0}")]
     Garbled(String),
+    /// It panicked.
+    #[error("the store panicked: {0}")]
+    Panicked(String),
     /// Where it is makes no sense.
     #[error("found the address `{found}`: {why}; allowed is one such as `redis://127.0.0.1:6379`")]
     Address {

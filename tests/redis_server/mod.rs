@@ -16,10 +16,15 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with more options.
+    pub(crate) fn start_with(more: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("request-balancer-redis-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut server = Self { child: spawn(&folder, port), folder, port };
+        let mut server = Self { child: spawn(&folder, port, more), folder, port };
         server.await_up();
         server
     }
@@ -45,7 +50,7 @@ impl RedisServer {
     /// Starts it anew, with nothing in it.
     #[allow(dead_code, reason = "not every test kills it")]
     pub(crate) fn restart(&mut self) {
-        self.child = spawn(&self.folder, self.port);
+        self.child = spawn(&self.folder, self.port, &[]);
         self.await_up();
     }
 
@@ -71,7 +76,7 @@ impl Drop for RedisServer {
     }
 }
 
-fn spawn(folder: &PathBuf, port: u16) -> Child {
+fn spawn(folder: &PathBuf, port: u16, more: &[&str]) -> Child {
     let port = port.to_string();
     for program in ["valkey-server", "redis-server"] {
         let mut command = Command::new(program);
@@ -89,7 +94,8 @@ fn spawn(folder: &PathBuf, port: u16) -> Child {
                 "local",
                 "--dir",
             ])
-            .arg(folder);
+            .arg(folder)
+            .args(more);
         if let Ok(child) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             return child;
         }

@@ -10,6 +10,7 @@ mod ask;
 mod caps;
 mod change;
 mod reach;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,8 @@ use super::limit::{self, Alone};
 use super::plan::{LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::EndpointId;
 use super::time::{Instant, Nanos};
+
+pub use self::words::Word;
 
 /// Where a limit that a store keeps stands in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,6 +168,8 @@ pub(super) struct Store {
     late: u32,
     /// Since when starts are not known to the store.
     alone_since: Option<Instant>,
+    /// What the other machines are to be told.
+    words: Vec<Word>,
 }
 
 /// A request that is being asked for, and what is to be as before if the answer is no.
@@ -217,6 +222,7 @@ impl Store {
             telling: BTreeMap::new(),
             late: 0,
             alone_since: None,
+            words: Vec::new(),
         }
     }
 

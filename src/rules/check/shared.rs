@@ -54,6 +54,7 @@ impl Checker<'_> {
             checked.processes = processes;
         }
         checked.on_outage = shared.on_outage;
+        checked.version = shared.version.as_ref().map(|at| at.value);
         checked
     }
 

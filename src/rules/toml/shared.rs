@@ -7,7 +7,7 @@ use super::join;
 use super::value::Reader;
 use crate::rules::shared::{OUTAGES, SharedRules};
 
-const SHARED: &[&str] = &["url", "prefix", "lease", "on_outage", "processes"];
+const SHARED: &[&str] = &["url", "prefix", "lease", "on_outage", "processes", "version"];
 
 impl Reader<'_> {
     pub(super) fn shared(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<SharedRules> {
@@ -24,6 +24,7 @@ impl Reader<'_> {
                 "lease" => shared.lease = self.duration(value, path),
                 "on_outage" => shared.on_outage = self.word(value, path, OUTAGES).unwrap_or_default(),
                 "processes" => shared.processes = self.number(value, path),
+                "version" => shared.version = self.long_number(value, path),
                 _ => self.unknown(key, path, SHARED),
             }
         }

@@ -224,6 +224,9 @@ fn shared(shared: &CheckedShared) -> Result<Fields, fmt::Error> {
     if shared.processes != plain.processes {
         fields.raw("processes", &shared.processes.to_string())?;
     }
+    if let Some(version) = shared.version {
+        fields.raw("version", &version.to_string())?;
+    }
     Ok(fields)
 }
 

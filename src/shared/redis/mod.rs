@@ -16,13 +16,15 @@ use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
 use super::names;
-use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError};
+use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError, VersionedRules};
 use crate::rules::CheckedShared;
 
 /// Asks for a batch.
 static ASK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ask.lua")));
-/// Writes a hold down and tells it.
-static HOLD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("hold.lua")));
+/// Keeps the rules of the highest version.
+static RULES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("rules.lua")));
+/// Tells news and writes them down.
+static TELL: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("tell.lua")));
 
 /// How long a connection may take to come about, and how soon it is tried again.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -67,7 +69,8 @@ pub struct Redis {
     /// Calls in a row that were given up before an answer came.
     unanswered: Arc<AtomicU32>,
     clock: Arc<str>,
-    holds: Arc<str>,
+    said: Arc<str>,
+    rules: Arc<str>,
     channel: Arc<str>,
 }
 
@@ -87,7 +90,8 @@ impl Redis {
             connection: Arc::default(),
             unanswered: Arc::default(),
             clock: name("clock"),
-            holds: name("holds"),
+            said: name("said"),
+            rules: name("rules"),
             channel: name("news"),
         })
     }
@@ -145,15 +149,30 @@ impl Store for Redis {
         })
     }
 
-    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
         Box::pin(async move {
-            let Some((held, micros)) = wire::hold(&news) else { return Ok(()) };
+            // The script that answers questions tells the rest.
+            let Some(telling) = wire::Telling::of(&news) else { return Ok(0) };
             let mut connection = self.connection()?;
-            let mut call = HOLD.prepare_invoke();
-            call.key(&*self.holds).arg(held).arg(micros).arg(&*self.channel).arg(process);
-            let answer = call.invoke_async::<i64>(&mut connection).await;
+            let mut call = TELL.prepare_invoke();
+            call.key(&*self.said).arg(telling.subject).arg(telling.word).arg(telling.lasts).arg(telling.rest);
+            call.arg(&*self.channel).arg(process);
+            let answer = call.invoke_async::<u64>(&mut connection).await;
             self.note_answer();
-            answer.map(drop).map_err(away)
+            answer.map_err(away)
+        })
+    }
+
+    fn keep_rules(&self, process: u64, rules: VersionedRules, lasts: Duration) -> Pending<'_, VersionedRules> {
+        Box::pin(async move {
+            let mut connection = self.connection()?;
+            let mut call = RULES.prepare_invoke();
+            let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
+            call.key(&*self.rules).arg(rules.version).arg(&*rules.text).arg(micros).arg(&*self.channel).arg(process);
+            let answer: Result<(u64, String), RedisError> = call.invoke_async(&mut connection).await;
+            self.note_answer();
+            let (version, text) = answer.map_err(away)?;
+            Ok(VersionedRules { version, text: text.into() })
         })
     }
 
@@ -161,19 +180,18 @@ impl Store for Redis {
         Box::pin(async move {
             let mut ears = self.client.get_async_pubsub().await.map_err(away)?;
             ears.subscribe(&*self.channel).await.map_err(away)?;
-            let (sender, heard) = mpsc::channel(KEPT);
             // What is told from now on is heard: what was told before is read after that.
             let mut connection = self.connection()?;
             let mut all = redis::pipe();
-            all.cmd("TIME").cmd("HGETALL").arg(&*self.holds);
-            let answer: Result<((u64, u64), Vec<(String, u64)>), RedisError> = all.query_async(&mut connection).await;
+            all.cmd("TIME").cmd("HGETALL").arg(&*self.said);
+            let answer: Result<((u64, u64), Vec<(String, String)>), RedisError> =
+                all.query_async(&mut connection).await;
             self.note_answer();
-            let (now, holds) = answer.map_err(away)?;
+            let (now, all) = answer.map_err(away)?;
             let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
-            for (held, till) in holds {
-                if let Some(news) = till.checked_sub(now).and_then(|micros| wire::held(&held, micros)) {
-                    let _ = sender.try_send(news);
-                }
+            let (sender, heard) = mpsc::channel(KEPT + all.len());
+            for heard in all.iter().filter_map(|(subject, said)| wire::said(subject, said, process, now)) {
+                let _ = sender.try_send(heard);
             }
             tokio::spawn(async move {
                 let (mut line, mut messages) = ears.split();
