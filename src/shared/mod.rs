@@ -35,20 +35,24 @@
 //! - **By demand.** One question is on its way per process at a time. It asks for everything that is ready, in the order of
 //!   lanes and turns, and nothing is kept in stock.
 //! - **A 429 stops all.** A hold that an attempt or [`Balancer::hold`](crate::Balancer::hold) brings about is told to all
-//!   processes at once, if a shared limit binds the rule.
+//!   processes at once, if a shared limit binds the rule; so is its end by [`Balancer::release`](crate::Balancer::release).
+//! - **An endpoint that fails rests everywhere.** Where any limit is shared, a breaker that opens or closes in one process
+//!   does so in all, for the endpoint of that name. Each process probes it then by itself; the first one whose probes succeed
+//!   closes it for all. Of two processes that say different things at once, the one that the store heard last counts.
+//! - **One version of the rules.** With `[shared] version = N` the rules of the highest version that any process has are in
+//!   force in all of them, as by [`replace_rules`](crate::Balancer::replace_rules): [`Event::RulesTaken`](crate::Event::RulesTaken).
 //! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over.
 //!
 //! # What is not there
 //!
-//! Breaker states of endpoints, versions of live rules and what servers say of their counters stay in the process that
-//! knows of them: `replace_rules` is to be called in each, and takes over `on_outage`, but the `prefix`, the `lease` and the
-//! address stay those that the balancer was built with. A hold that is released in one process lasts on in the others, and
-//! may come back to that process when it connects anew. There is no client for a cluster and none for TLS: `Redis` speaks with
-//! one server, and one that sends to another node counts as away. A key that becomes an alias leaves what the store
-//! counted under its old name behind.
+//! What servers say of their counters stays in the process that knows of it. Rules without a version are each process's own.
+//! The `prefix`, the `lease` and the address stay those that a balancer was built with, whatever rules it goes over to.
+//! There is no client for a cluster: `Redis` speaks with one server, the node that has the slot of all names of a prefix, or
+//! a proxy; one that sends to another node counts as away. A key that becomes an alias leaves what the store counted under
+//! its old name behind.
 //!
-//! A start that was let go and is not yet under way when its limit becomes shared is not told. A store that panics ends its
-//! task, which is started again by whoever waits.
+//! A start that was let go and is not yet under way when its limit becomes shared is not told. A breaker that is opened for no
+//! time at all is probed at once by its own process and is no news to the others. Disabling an endpoint is not told.
 //!
 //! # What is per process
 //!

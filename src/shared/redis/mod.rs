@@ -41,7 +41,7 @@ const KEPT: usize = 1_024;
 /// It uses one connection to ask and one to hear, and comes back by itself, at most 200 ms after the server does. Scripts are
 /// called by their hash, and loaded again when the server forgot them. Every name goes by itself when there is nothing more
 /// to say of it. All names are in one slot of a cluster, but the client is that of one server: give it the address of the
-/// node that has the slot. There is no TLS.
+/// node that has the slot, or of a proxy that finds it. There is no TLS.
 ///
 /// The server should keep what it is given: with an eviction policy, or without persistence over a restart, limits begin
 /// anew with what the processes remember.
