@@ -36,6 +36,9 @@ const SILENT: u32 = 4;
 /// How many news may wait to be heard before one begins anew.
 const KEPT: usize = 1_024;
 
+/// Subjects, and what was said of each.
+type Subjects = Vec<(String, String)>;
+
 /// A store on a Redis or Valkey server.
 ///
 /// It uses one connection to ask and one to hear, and comes back by itself, at most 200 ms after the server does. Scripts are
@@ -184,8 +187,7 @@ impl Store for Redis {
             let mut connection = self.connection()?;
             let mut all = redis::pipe();
             all.cmd("TIME").cmd("HGETALL").arg(&*self.said);
-            let answer: Result<((u64, u64), Vec<(String, String)>), RedisError> =
-                all.query_async(&mut connection).await;
+            let answer = all.query_async::<((u64, u64), Subjects)>(&mut connection).await;
             self.note_answer();
             let (now, all) = answer.map_err(away)?;
             let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
