@@ -25,6 +25,9 @@
 //! | `hold cut`: it should have been longer than may be | warn | `scope`, `rule`, `key`, `wanted`, `allowed` |
 //! | `ban ahead`: `ban_guard` lets nothing start | warn | `level`, `period` |
 //! | `ban over` | warn | |
+//! | `store lost`: the store of shared limits does not answer | warn | `why` |
+//! | `store back` | warn | |
+//! | `store forgot`: a shared limit began anew | warn | `limit` |
 //! | `rules not replaced`: there is no place for so many endpoints | warn | `findings` |
 //!
 //! `attempt` is the number of attempts that were started. Spans of time are in seconds with fractions; `waited` is the
@@ -59,6 +62,8 @@ pub mod outbox;
 mod rules;
 #[cfg(feature = "tokio")]
 mod runtime;
+#[cfg(feature = "shared")]
+pub mod shared;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "testing")]
@@ -72,8 +77,9 @@ pub use engine::{
 pub use error::{Classify, Error, Failure, NextStart, Outcome, Refused, Verdict};
 pub use key::Key;
 pub use rules::{
-    BreakerRules, CheckedLane, CheckedRule, CountFrom, EndpointLimits, EndpointRules, Finding, FindingCode, Findings,
-    Lane, NamedLimit, Observe, PoolRules, Quota, QuotaKind, Retry, Rule, Rules, RulesBuilder, Severity,
+    BreakerRules, CheckedLane, CheckedRule, CheckedShared, CountFrom, EndpointLimits, EndpointRules, Finding,
+    FindingCode, Findings, Lane, NamedLimit, Observe, OnOutage, PoolRules, Quota, QuotaKind, Retry, Rule, Rules,
+    RulesBuilder, Severity, SharedRules,
 };
 #[cfg(feature = "tokio")]
 pub use runtime::{

@@ -190,6 +190,24 @@ const FILES: &[(&str, &str)] = &[
         "what of a pool is of no use",
         "overall = '20/1s'\n[pool]\noverall = '30/1s'\nper_key = '40/1s'\nsticky = true\nendpoints = ['a']",
     ),
+    ("nothing shared", "overall = '30/1s'\n[shared]\nlease = '0s'\nprefix = 'a b'\nprocesses = 0\nurl = ''\nurls = 1"),
+    ("a table of nothing shared", "overall = '30/1s'\n[shared]\nprocesses = 2"),
+    (
+        "shared what no store keeps",
+        "overall = { limit = { count = 9, per = '1s', count_from = 'response' }, shared = true }\n\
+         per_key = { limit = ['9/1s', '8/1s'], shared = true }\n[pool]\nper_key = { limit = '1/1s', shared = true }",
+    ),
+    (
+        "shared under one name",
+        "per_key = { limit = ['30/1s smooth', '20/1s'], shared = true }\n\
+         overall = { limit = ['20/1500ms', { count = 30, per = '1s', margin = '500ms' }], shared = true }\n\
+         [rules.a]\nper_key = { limit = ['20/1500ms', '30/1s'], shared = true }\n\
+         overall = { limit = ['20/2s burst 5', '10/1s burst 9'], shared = true }",
+    ),
+    (
+        "shared among more than there is",
+        "overall = { limit = '3/1s', shared = true }\n[limits.a]\nconcurrency = 1\nshared = true\n[rules.b]\nunder = ['a', 'overall']",
+    ),
 ];
 
 /// Texts with calendar days.

@@ -1,7 +1,7 @@
 //! What rules become for the engine.
 
 use request_balancer::Rules;
-use request_balancer::engine::{Anchor, Charge, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan};
+use request_balancer::engine::{Anchor, Charge, Kept, LimitKind, LimitRef, LimitSpec, Nanos, Origin, PaceRef, Plan};
 
 fn plan(text: &str) -> std::sync::Arc<Plan> {
     text.parse::<Rules>().unwrap_or_else(|findings| panic!("{findings}")).plan()
@@ -9,7 +9,12 @@ fn plan(text: &str) -> std::sync::Arc<Plan> {
 
 fn window(origin: Origin, count: u32, period: Nanos, anchor: Anchor) -> LimitSpec {
     let charge = if period.is_zero() { Charge::Attempt } else { Charge::Requests };
-    LimitSpec { origin, kind: LimitKind::Window { count, period, anchor, grain: Nanos::ZERO }, charge }
+    LimitSpec {
+        origin,
+        kind: LimitKind::Window { count, period, anchor, grain: Nanos::ZERO },
+        charge,
+        kept: Kept::Here,
+    }
 }
 
 fn refs(limits: impl IntoIterator<Item = (usize, u32)>) -> Vec<LimitRef> {

@@ -101,6 +101,7 @@ impl<W> Scheduler<W> {
             | Stage::Overdue
             | Stage::Aborted
             | Stage::Queued { .. }
+            | Stage::Asked
             | Stage::Granted { .. }
             | Stage::Asleep
             | Stage::Out { .. }

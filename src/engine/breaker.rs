@@ -68,6 +68,17 @@ pub enum BreakerState {
     HalfOpen,
 }
 
+/// A rest that a breaker takes, and what comes after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// How long it takes from now.
+    pub lasts: Nanos,
+    /// How long the next one is, if a probe fails.
+    pub rest: Nanos,
+    /// Whether one attempt alone probes it, whatever the plan says.
+    pub alone: bool,
+}
+
 /// Whether a breaker lets an attempt begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -278,6 +289,23 @@ impl Breaker {
     /// The same, but one attempt alone probes it then, whatever the plan says.
     pub fn exhaust(&mut self, now: Instant, length: Nanos) {
         self.open_until(now.saturating_add(length), Rest { length, alone: true });
+    }
+
+    /// Opens it as another breaker [is](Self::opening).
+    pub fn open_as(&mut self, now: Instant, opening: Opening) {
+        let Opening { lasts, rest, alone } = opening;
+        self.open_until(now.saturating_add(lasts), Rest { length: rest, alone });
+    }
+
+    /// The rest that it takes, if it is open.
+    #[must_use]
+    pub fn opening(&self, now: Instant) -> Option<Opening> {
+        match self.now {
+            Now::Open { until, rest: Rest { length, alone } } if until > now => {
+                Some(Opening { lasts: until.since(now), rest: length, alone })
+            }
+            Now::Open { .. } | Now::Closed | Now::Failing(_) | Now::HalfOpen { .. } => None,
+        }
     }
 
     /// Closes it, whatever it knows.

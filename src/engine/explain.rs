@@ -143,6 +143,7 @@ impl<W> Scheduler<W> {
                 }
                 Standing::Waiting
             }
+            Stage::Asked => Standing::Waiting,
             Stage::Granted { .. } => Standing::Granted,
             Stage::Asleep => Standing::Asleep,
             Stage::Out { until } => Standing::Out(until),
@@ -302,7 +303,7 @@ fn answer(
     now: Instant,
     costs: Costs<'_>,
 ) -> Option<LimitAnswer> {
-    let LimitSpec { origin, kind, charge } = &specs[bound.limit];
+    let LimitSpec { origin, kind, charge, .. } = &specs[bound.limit];
     if costs.of(*charge) == 0 {
         return None;
     }

@@ -1,13 +1,15 @@
 //! What may start now, and what is in the way of what may not.
 
+use super::answer::KeyId;
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::PaceRef;
+use super::plan::{PaceRef, RuleId};
 use super::pool::EndpointId;
 use super::queue::Queue;
 use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::Slab;
+use super::store::{Lets, Site};
 use super::time::Instant;
 
 /// What the gate before a rule's ring says: everything that is not the key's own affair.
@@ -17,8 +19,10 @@ pub(super) enum Gate {
     TooCostly(Option<Instant>),
     /// Closed, and may open at the instant, or with an event.
     Closed(Option<Instant>),
-    /// A costly request whose turn it is waits for one of the limits.
+    /// A costly request whose turn it is waits for one of the limits, or somebody who is to be asked for.
     Reserved,
+    /// All that is here has room, and the store is to be asked for the rest: nobody takes the room meanwhile who comes later.
+    ToAsk,
 }
 
 /// Why the first request of a queue may not start.
@@ -61,7 +65,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, pool, requests, queues, days, .. } = self;
+        let Self { plan, rules, shared, clocks, reserved, pool, requests, queues, days, store, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if self.paused || state.paused {
@@ -86,6 +90,14 @@ impl<W> Scheduler<W> {
         let answer = ask(costs);
         let of_one = if answer != Ask::Room && !costs.is_plain() { ask(Costs::ONE) } else { answer };
         let too_costly = answer != Ask::Room && of_one == Ask::Room;
+        if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
+            let sites = plan_of_rule.shared.iter().filter(|bound| takes(bound.limit)).map(|bound| bound.limit);
+            let until = sites.map(|limit| store.closed_until(Site::Shared(limit))).max().unwrap_or(Instant::ZERO);
+            // Whoever comes waits for it, whatever it costs.
+            if until > now {
+                return Gate::Closed(Some(until));
+            }
+        }
         // An endpoint is kept for it once one has room for anybody; those behind it may use the others.
         let answer = if pool.is_some() && !too_costly { answer.or(of_one) } else { answer };
         let due = if waived { Instant::ZERO } else { pace_due(&plan_of_rule.shared_pace, clocks, costs) };
@@ -93,7 +105,12 @@ impl<W> Scheduler<W> {
             _ if due > now && (too_costly || answer == Ask::Room) => Gate::Closed(Some(due)),
             Ask::At(at) | Ask::Unclaimed(at) if too_costly => Gate::TooCostly(Some(at)),
             Ask::Room | Ask::Busy if too_costly => Gate::TooCostly(None),
-            Ask::Room => Gate::Open,
+            Ask::Room => match store.as_deref_mut().map_or(Lets::Grant, |store| store.lets(rule)) {
+                Lets::Grant => Gate::Open,
+                Lets::Ask => Gate::ToAsk,
+                // Until the store is there again.
+                Lets::Nothing => Gate::Closed(None),
+            },
             Ask::At(at) => Gate::Closed(Some(at.max(due))),
             Ask::Unclaimed(at) => {
                 self.hangs_on_grants = true;
@@ -121,9 +138,10 @@ impl<W> Scheduler<W> {
         waived: bool,
     ) -> Result<(), Refusal> {
         let not_before = self.not_before(whose);
-        let Self { plan, requests, queues, keys, days, .. } = self;
+        let Self { plan, requests, queues, keys, days, store, .. } = self;
         let costs = whose.costs(requests, queues);
         let queue = &mut queues[id];
+        let id_of_key = KeyId { index: queue.key, generation: keys.generation(queue.key) };
         let key = &mut keys[queue.key];
         let hold = not_before.max(queue.hold).max(key.hold);
         if hold > now {
@@ -133,6 +151,14 @@ impl<W> Scheduler<W> {
         let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
+        }
+        if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
+            let own = (0..rule.own.len()).map(|limit| Site::Own(RuleId(queue.rule), id_of_key, limit));
+            let of_key = rule.key.iter().map(|bound| Site::Key(id_of_key, bound.limit));
+            let until = own.chain(of_key).map(|site| store.closed_until(site)).max().unwrap_or(Instant::ZERO);
+            if until > now {
+                return Err(Refusal::Until(until));
+            }
         }
         let waived = waived || queue.owed;
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);

@@ -162,6 +162,10 @@ impl<W> Scheduler<W> {
         let (queue, stage) = (self.requests[index].queue, self.requests[index].stage());
         match stage {
             Stage::Queued { .. } => self.unqueue(queue, index),
+            Stage::Asked => {
+                self.unask(now, index);
+                self.redecide_all(self.queues[queue].key);
+            }
             Stage::Granted { .. } => self.give_back(now, queue, index),
             Stage::Out { .. } => {
                 let Self { timers, requests, queues, .. } = self;
@@ -205,6 +209,7 @@ impl<W> Scheduler<W> {
         let (index, generation) = self.requests.insert(Request::new(queue, number, now, costs, Stage::Running));
         self.seat(now, index);
         self.note_running(index);
+        self.note_alone(index);
         self.each_limit(index, |spec, state, cost| state.start(spec, now, cost));
         self.charge_pace(now, index);
         self.note_passed(queue);
@@ -231,11 +236,12 @@ impl<W> Scheduler<W> {
         if self.queues[queue].granted.head != id.index {
             return Claim::Waiting;
         }
-        if !self.is_well_seated(now, id.index) {
+        if !self.is_usable(now, id.index) || !self.is_well_seated(now, id.index) {
             self.return_to_line(now, id.index);
             self.dispatch(now);
             return self.claim(now, id);
         }
+        self.use_given(id.index);
         self.drop_grant(now, queue, id.index);
         self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
         self.count_out(queue);
@@ -268,6 +274,7 @@ impl<W> Scheduler<W> {
         self.drop_deadline(index);
         self.settled &= !self.ends_count(index);
         let is_read = self.requests[index].is_read();
+        self.leave_store(index);
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
         self.unseat(now, index);
         self.unlearn(now, queue);
@@ -340,6 +347,11 @@ impl<W> Scheduler<W> {
     /// A request was granted: the pace clocks that it goes by move on.
     pub(super) fn charge_pace(&mut self, now: Instant, index: u32) {
         self.each_clock(index, |clock, interval, cost| clock.charge(now, interval, cost));
+    }
+
+    /// What was granted was not used: the pace clocks move back.
+    pub(super) fn refund_pace(&mut self, index: u32) {
+        self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
     }
 
     /// Puts a queue that stands nowhere in its ring: at the front if the key's room is owed to it, in its old place if it
@@ -439,11 +451,12 @@ impl<W> Scheduler<W> {
     /// Returns a grant: limits and pace are as if it had never been.
     pub(super) fn give_back(&mut self, now: Instant, queue: u32, index: u32) {
         self.settled = false;
+        self.leave_store(index);
         self.drop_grant(now, queue, index);
         self.requests[index].set_stage(Stage::Asleep);
         self.each_limit(index, |_, state, cost| state.refund(cost));
         self.unseat(now, index);
-        self.each_clock(index, |clock, interval, cost| clock.refund(interval, cost));
+        self.refund_pace(index);
         self.redecide_all(self.queues[queue].key);
     }
 

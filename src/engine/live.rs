@@ -83,10 +83,12 @@ impl<W> Scheduler<W> {
     /// set them anew. Costs a look at every request and key.
     pub fn replace(&mut self, now: Instant, plan: Arc<Plan>) {
         let now = self.tick(now);
+        self.recall_asked(now);
         let old = std::mem::replace(&mut self.plan, plan);
         self.change_limits(now, &old);
         self.change_lanes(&old);
         self.owe_all();
+        self.review_store(&old);
         self.change_guard(now);
         self.review_differences();
         for rule in 0..self.rules.len() {
@@ -115,6 +117,7 @@ impl<W> Scheduler<W> {
         if !known(from) || !known(into) || from == into {
             return false;
         }
+        self.recall_asked(now);
         self.clear_key(from.index);
         self.clear_key(into.index);
         let mut queue = self.keys[from.index].queues;
@@ -134,6 +137,7 @@ impl<W> Scheduler<W> {
         }
         self.merge_seats(now, into.index, old.sides.take_seat());
         self.count_busy(into.index);
+        self.review_slots(|_| true);
         let held = self.keys[into.index].hold;
         self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);

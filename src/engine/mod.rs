@@ -42,6 +42,7 @@ mod slab;
 mod snapshot;
 mod spots;
 mod state;
+mod store;
 mod streak;
 mod time;
 mod timers;
@@ -49,7 +50,7 @@ mod turn;
 mod zone;
 
 pub use answer::{Claim, Enter, Entry, Evicted, KeyId, NextStart, RequestId, Target, Turned, Why};
-pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, RatioPlan, Report, Ticket};
+pub use breaker::{Admission, Breaker, BreakerPlan, BreakerState, Opening, RatioPlan, Report, Ticket};
 pub use explain::{Explained, Hindrance, LimitAnswer, Room, Standing};
 pub use guard::Notice;
 pub use health::Health;
@@ -58,8 +59,8 @@ pub use limit::Past;
 pub(crate) use observe::alike;
 pub use observe::{Difference, ServerReset, ServerWindow, Side};
 pub use plan::{
-    Anchor, BanGuard, Charge, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin, Overflow,
-    PaceRef, Plan, RuleId, RulePlan,
+    Anchor, BanGuard, Charge, Kept, LanePlan, Learn, LimitKind, LimitRef, LimitSpec, Narrows, ObserveRef, Origin,
+    Overflow, PaceRef, Plan, RuleId, RulePlan,
 };
 pub(crate) use pool::Mark;
 pub use pool::{
@@ -70,6 +71,7 @@ pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
+pub use store::{Answers, Batch, Line, Reach, Site, Take, Told, Word};
 pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

@@ -393,7 +393,7 @@ impl<W> Scheduler<W> {
                 self.spec_at(circle, spot)
             }
         };
-        let Some(LimitSpec { origin, kind, charge }) = configured else { return };
+        let Some(LimitSpec { origin, kind, charge, .. }) = configured else { return };
         let is_as_long = window.per.is_none_or(|per| alike(per, limit::period(*kind)));
         let count = limit::capacity(*kind);
         if count == reported || !is_as_long {

@@ -70,6 +70,14 @@ impl Plan {
         all.any(|spec| limit::counts_from_end(spec.kind))
     }
 
+    /// Whether a store keeps count of any of its limits.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        let own = self.rules.iter().flat_map(|rule| &rule.own);
+        let endpoints = self.pool.iter().flat_map(|pool| &pool.endpoints).flat_map(|endpoint| &endpoint.limits);
+        own.chain(&self.key_limits).chain(&self.shared_limits).chain(endpoints).any(LimitSpec::is_shared)
+    }
+
     /// Whether all limits beside the keys' are windows.
     pub(super) fn shares_only_windows(&self) -> bool {
         self.shared_limits.iter().all(|spec| matches!(spec.kind, LimitKind::Window { .. }))
@@ -178,6 +186,32 @@ pub struct LimitSpec {
     pub kind: LimitKind,
     /// What it counts.
     pub charge: Charge,
+    /// Who keeps count.
+    pub kept: Kept,
+}
+
+/// Who keeps count of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kept {
+    /// The machine.
+    #[default]
+    Here,
+    /// A store that many machines ask, once this one was [told of it](super::Scheduler::set_reach); until then the machine.
+    InStore {
+        /// What this machine keeps to while nobody can reach the store: its part. `None`: it gets nothing.
+        alone: Option<LimitKind>,
+    },
+}
+
+impl LimitSpec {
+    /// Whether a store keeps count of it.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        match self.kept {
+            Kept::Here => false,
+            Kept::InStore { .. } => true,
+        }
+    }
 }
 
 /// What a limit counts of a request.

@@ -41,7 +41,7 @@ impl Quick {
 
     fn of(plan: &Plan, rule: &RulePlan) -> Option<Self> {
         let is_paced = !rule.key_pace.is_empty() || !rule.shared_pace.is_empty();
-        if rule.removed || is_paced || plan.pool.is_some() {
+        if rule.removed || is_paced || plan.pool.is_some() || plan.is_shared_by(rule) {
             return None;
         }
         let own = (0..rule.own.len()).map(|limit| LimitRef { limit, reserve: 0 });

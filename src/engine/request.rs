@@ -61,6 +61,7 @@ impl Extra {
 enum Kind {
     Outside,
     Queued,
+    Asked,
     Granted,
     Asleep,
     Out,
@@ -83,6 +84,8 @@ pub(super) enum Stage {
     Outside { ticket: u64 },
     /// In its queue, not to start before an instant. While it is first, its queue waits for that instant.
     Queued { not_before: Instant },
+    /// It has its turn and its place in all limits, and a store is asked for the rest.
+    Asked,
     /// It may claim. The lease ends at an instant, and runs only for the first grant of a queue.
     Granted { lease: Instant },
     /// It let its lease pass: out of the queue until its owner asks again.
@@ -103,7 +106,7 @@ impl Stage {
     /// Whether it stands in line: waits, or was granted and did not claim.
     pub(super) const fn in_line(self) -> bool {
         match self {
-            Self::Queued { .. } | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
+            Self::Queued { .. } | Self::Asked | Self::Granted { .. } | Self::Asleep | Self::Out { .. } => true,
             Self::Outside { .. } | Self::Running | Self::Overdue | Self::Aborted | Self::Refused { .. } => false,
         }
     }
@@ -114,6 +117,7 @@ impl Stage {
             Self::Running | Self::Overdue | Self::Aborted => true,
             Self::Outside { .. }
             | Self::Queued { .. }
+            | Self::Asked
             | Self::Granted { .. }
             | Self::Asleep
             | Self::Out { .. }
@@ -127,6 +131,7 @@ impl Stage {
             Self::Running | Self::Overdue => true,
             Self::Outside { .. }
             | Self::Queued { .. }
+            | Self::Asked
             | Self::Granted { .. }
             | Self::Asleep
             | Self::Out { .. }
@@ -138,7 +143,7 @@ impl Stage {
     /// Whether it is outstanding in a limit, which may let go only when attempts end.
     pub(super) const fn is_outstanding(self, counts_from_end: bool) -> bool {
         match self {
-            Self::Granted { .. } => true,
+            Self::Asked | Self::Granted { .. } => true,
             Self::Running | Self::Overdue | Self::Aborted => counts_from_end,
             Self::Outside { .. } | Self::Queued { .. } | Self::Asleep | Self::Out { .. } | Self::Refused { .. } => {
                 false
@@ -150,6 +155,7 @@ impl Stage {
         match self {
             Self::Outside { ticket } => (Kind::Outside, ticket),
             Self::Queued { not_before } => (Kind::Queued, not_before.as_nanos()),
+            Self::Asked => (Kind::Asked, 0),
             Self::Granted { lease } => (Kind::Granted, lease.as_nanos()),
             Self::Asleep => (Kind::Asleep, 0),
             Self::Out { until } => (Kind::Out, until.as_nanos()),
@@ -173,6 +179,7 @@ impl Stage {
         let why = match kind {
             Kind::Outside => return Self::Outside { ticket: word },
             Kind::Queued => return Self::Queued { not_before: at },
+            Kind::Asked => return Self::Asked,
             Kind::Granted => return Self::Granted { lease: at },
             Kind::Asleep => return Self::Asleep,
             Kind::Out => return Self::Out { until: at },
@@ -396,6 +403,7 @@ mod tests {
         let stages = [
             Stage::Outside { ticket: u64::MAX },
             Stage::Queued { not_before: at },
+            Stage::Asked,
             Stage::Granted { lease: Instant::NEVER },
             Stage::Asleep,
             Stage::Out { until: at },

@@ -21,6 +21,7 @@ use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
 use super::spots::Spots;
+use super::store::Store;
 use super::streak::Streaks;
 use super::time::{Instant, Nanos};
 use super::timers::Timers;
@@ -103,6 +104,8 @@ pub struct Scheduler<W> {
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
     pub(super) streaks: Streaks,
+    /// What there is to know of limits that are kept elsewhere, once there is such a place.
+    pub(super) store: Option<Box<Store>>,
     pub(super) retries: Option<RetryBudget>,
     pub(super) notices: Vec<Notice>,
     pub(super) differences: Vec<Difference>,
@@ -208,6 +211,7 @@ impl<W> Scheduler<W> {
             evicted: Vec::new(),
             door: Door::default(),
             streaks: Streaks::default(),
+            store: None,
             retries: plan.retry_budget,
             any_end: plan.counts_any_end(),
             observes: false,
@@ -333,6 +337,7 @@ impl<W> Scheduler<W> {
         let waits = |request: &Request<W>| match request.stage() {
             Stage::Outside { .. }
             | Stage::Queued { .. }
+            | Stage::Asked
             | Stage::Granted { .. }
             | Stage::Asleep
             | Stage::Out { .. } => true,
@@ -353,7 +358,7 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let Some(request) = self.requests.get(id.index, id.generation) else { return Claim::Unknown };
         match request.stage() {
-            Stage::Outside { .. } | Stage::Queued { .. } | Stage::Out { .. } => Claim::Waiting,
+            Stage::Outside { .. } | Stage::Queued { .. } | Stage::Asked | Stage::Out { .. } => Claim::Waiting,
             Stage::Running | Stage::Overdue | Stage::Aborted => Claim::Running,
             Stage::Refused { why } => {
                 let waited = request.since.since(Instant::ZERO);
@@ -371,6 +376,7 @@ impl<W> Scheduler<W> {
                     Stage::Refused { .. } => self.claim(now, id),
                     Stage::Outside { .. }
                     | Stage::Queued { .. }
+                    | Stage::Asked
                     | Stage::Granted { .. }
                     | Stage::Asleep
                     | Stage::Out { .. }
@@ -438,7 +444,7 @@ impl<W> Scheduler<W> {
         match self.requests[id.index].stage() {
             Stage::Running | Stage::Overdue | Stage::Aborted => self.end_attempt(now, id.index),
             Stage::Outside { ticket } => self.leave_door(self.requests[id.index].queue, ticket),
-            Stage::Granted { .. } => self.leave_line(now, id.index),
+            Stage::Asked | Stage::Granted { .. } => self.leave_line(now, id.index),
             Stage::Queued { .. } | Stage::Asleep | Stage::Out { .. } => {
                 self.leave_line(now, id.index);
                 self.retire(now, id.index);
@@ -462,7 +468,10 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
+        self.recall_where(now, |other| other == queue);
+        let old = self.own_of_store(queue);
         self.renumber(now, queue, numbers.map(Own::given));
+        self.review_store_of(queue, &old);
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;

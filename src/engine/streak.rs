@@ -205,6 +205,7 @@ impl<W> Scheduler<W> {
             Stage::Running | Stage::Overdue | Stage::Aborted => Some(request.since),
             Stage::Outside { .. }
             | Stage::Queued { .. }
+            | Stage::Asked
             | Stage::Granted { .. }
             | Stage::Asleep
             | Stage::Out { .. }

@@ -20,6 +20,14 @@ const PER_TURN: usize = 64;
 /// Parked queues that one turn takes out of the timers; they only change lists.
 const DUE_PER_TURN: usize = 1_024;
 
+/// How the first of a ring stands, if it may have its turn.
+#[derive(Clone, Copy)]
+enum Fit {
+    Fits,
+    TooCostly,
+    ToAsk,
+}
+
 /// What one step of a turn did.
 enum Step {
     Granted,
@@ -219,7 +227,8 @@ impl<W> Scheduler<W> {
                     self.refuse(now, id.index, Why::MaxWait);
                 }
                 // It may still claim. The others have no deadline.
-                Stage::Granted { .. }
+                Stage::Asked
+                | Stage::Granted { .. }
                 | Stage::Outside { .. }
                 | Stage::Overdue
                 | Stage::Aborted
@@ -240,6 +249,7 @@ impl<W> Scheduler<W> {
     fn step(&mut self, now: Instant) -> Step {
         let mut opens: Option<Instant> = None;
         let mut reserved_until: Option<Instant> = None;
+        let mut asking: Vec<usize> = Vec::new();
         self.reserved.clear();
         self.hangs_on_grants = !self.only_windows;
         let order = self.serving_order();
@@ -247,16 +257,17 @@ impl<W> Scheduler<W> {
         let mut next = lanes.next();
         while let Some(&lane) = next {
             let waived = self.lanes[lane].overdue().is_some();
-            let mut first: Option<(i64, usize, bool)> = None;
+            let mut first: Option<(i64, usize, Fit)> = None;
             for position in 0..self.lanes[lane].rules.len() {
                 let rule = self.lanes[lane].rules[position];
                 let head = self.rings[rule].head;
-                if head == NIL {
+                if head == NIL || asking.contains(&rule) {
                     continue;
                 }
                 let fits = match self.gate(now, rule, Whose::First(head), waived) {
-                    Gate::Open => true,
-                    Gate::TooCostly(_) => false,
+                    Gate::Open => Fit::Fits,
+                    Gate::TooCostly(_) => Fit::TooCostly,
+                    Gate::ToAsk => Fit::ToAsk,
                     Gate::Reserved => {
                         if self.forfeit(now, rule, reserved_until) {
                             self.order = order;
@@ -287,10 +298,15 @@ impl<W> Scheduler<W> {
                 self.next_round(head);
             } else if let Err(refusal) = self.check(now, head, Whose::First(head), waived) {
                 self.demote(now, head, refusal);
-            } else if fits {
+            } else if let Fit::Fits = fits {
                 self.grant(now, head);
                 self.order = order;
                 return Step::Granted;
+            } else if let Fit::ToAsk = fits {
+                // Whoever comes after it leaves it what it needs, until it is asked for.
+                self.leave_room(rule, head);
+                asking.push(rule);
+                continue;
             } else {
                 // It waits for room, and with it whoever comes after it, in this lane or below, and needs the same.
                 let at = self.wait_for_room(now, rule, head, waived);
@@ -307,6 +323,14 @@ impl<W> Scheduler<W> {
         }
         self.order = order;
         Step::Nothing(opens)
+    }
+
+    /// Reserves all limits that a request whose turn it is draws on.
+    fn leave_room(&mut self, rule: usize, head: u32) {
+        let Self { plan, requests, queues, reserved, .. } = self;
+        let costs = Whose::First(head).costs(requests, queues);
+        let limits = plan.rules[rule].shared.iter().map(|bound| bound.limit);
+        reserved.extend(limits.filter(|&limit| costs.of(plan.shared_limits[limit].charge) > 0));
     }
 
     /// Lanes with ready queues, in the order in which they are served: the most overdue first, then by urgency.
@@ -365,23 +389,36 @@ impl<W> Scheduler<W> {
     /// Grants a queue's first request.
     fn grant(&mut self, now: Instant, id: u32) {
         let cost = self.cost_of_turn(id);
-        let lane = self.plan.rules[usize::from(self.queues[id].rule)].lane;
+        let rule = usize::from(self.queues[id].rule);
+        let lane = self.plan.rules[rule].lane;
+        let before =
+            self.store.as_ref().is_some_and(|store| store.asks_for(rule)).then(|| self.before_asking(id, lane));
         self.count_bypass(now, lane);
         let Self { queues, requests, .. } = self;
         let queue = &mut queues[id];
         let index = queue.waiting.head;
         queue.unqueue(requests, index);
-        let is_first = queue.granted.is_empty();
-        queue.granted.push_back(requests, index);
-        requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
-        self.wakes.extend(requests[index].waker.take());
-        if is_first {
-            self.begin_lease(now, index);
+        if before.is_some() {
+            requests[index].set_stage(Stage::Asked);
+        } else {
+            let is_first = queue.granted.is_empty();
+            queue.granted.push_back(requests, index);
+            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
+            self.wakes.extend(requests[index].waker.take());
+            if is_first {
+                self.begin_lease(now, index);
+            }
         }
         self.seat(now, index);
         self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
         self.charge_pace(now, index);
-        self.note_passed(id);
+        match before {
+            Some(before) => self.ask_for(index, before),
+            None => {
+                self.note_alone(index);
+                self.note_passed(id);
+            }
+        }
         self.queues[id].credit -= cost;
         if self.queues[id].credit > 0 && self.is_kept_by_its_key(now, id) {
             // It must not be the first of its key to be told so: it would be the first to come back.
@@ -427,7 +464,10 @@ impl<W> Scheduler<W> {
         (0..self.lanes[lane].rules.len()).any(|position| {
             let rule = self.lanes[lane].rules[position];
             self.rings[rule].head != NIL
-                && matches!(self.gate(now, rule, Whose::New(Costs::ONE), true), Gate::Open | Gate::Reserved)
+                && matches!(
+                    self.gate(now, rule, Whose::New(Costs::ONE), true),
+                    Gate::Open | Gate::Reserved | Gate::ToAsk
+                )
         })
     }
 

@@ -6,6 +6,7 @@
 //! | calls to a language model, limited in requests and in tokens | [`llm`] |
 //! | a crawler that is polite to many hosts | [`crawlers`] |
 //! | many shops or accounts, each with limits of its own, some by the day | [`marketplaces`] |
+//! | several processes that share one budget | [`fleets`] |
 //! | messages that must not be lost when the program ends | [`outbox`] |
 //! | a program of this kind and no test for it | [`testing`] |
 //! | the same with smart-request-balancer, Bottleneck, teloxide or governor | [`coming_from`] |
@@ -32,6 +33,10 @@ pub mod crawlers {}
 #[cfg_attr(all(feature = "tokio", feature = "calendar"), doc = include_str!("marketplaces.md"))]
 #[cfg_attr(not(all(feature = "tokio", feature = "calendar")), doc = "Shown with the features `tokio` and `calendar`.")]
 pub mod marketplaces {}
+
+#[cfg_attr(feature = "shared", doc = include_str!("fleets.md"))]
+#[cfg_attr(not(feature = "shared"), doc = "Shown with the feature `shared`.")]
+pub mod fleets {}
 
 #[cfg_attr(feature = "outbox", doc = include_str!("outbox.md"))]
 #[cfg_attr(not(feature = "outbox"), doc = "Shown with the feature `outbox`.")]

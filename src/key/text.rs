@@ -34,14 +34,15 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-#[cfg(feature = "outbox")]
+#[cfg(any(feature = "outbox", feature = "shared"))]
 impl Key {
-    /// As serde writes it.
+    /// As serde writes it: text that no other key has.
     pub(crate) fn to_text(&self) -> String {
         Written(self).to_string()
     }
 
     /// The key that is written so, if any is.
+    #[cfg(any(feature = "outbox", feature = "redis"))]
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         read(text)
     }

@@ -10,6 +10,7 @@ use super::observe::Observe;
 use super::pool::PoolRules;
 use super::quota::{CountFrom, Quota};
 use super::retry::Retry;
+use super::shared::SharedRules;
 use crate::engine::{Nanos, Overflow};
 use crate::headers::Dialect;
 
@@ -33,6 +34,10 @@ pub(super) struct Caps {
     pub(super) overall: Vec<At<Quota>>,
     pub(super) concurrency: Option<At<u32>>,
     pub(super) key_concurrency: Option<At<u32>>,
+    /// Whether a store keeps `overall` and `concurrency`.
+    pub(super) share_overall: Option<At<bool>>,
+    /// Whether a store keeps `per_key` and `key_concurrency`.
+    pub(super) share_per_key: Option<At<bool>>,
 }
 
 /// Rules in the making; [`build`](Self::build) checks them all at once.
@@ -73,6 +78,7 @@ pub struct RulesBuilder {
     pub(super) keys: Vec<(At<String>, OwnQuotas)>,
     pub(super) dialects: Vec<(At<String>, OwnDialect)>,
     pub(super) pool: Option<PoolRules>,
+    pub(super) shared: Option<SharedRules>,
     pub(super) retry: Retry,
     pub(super) retry_budget: Option<At<Share>>,
 }
@@ -109,6 +115,18 @@ impl RulesBuilder {
     /// Caps how many attempts of each key run at once. Default: none.
     pub fn key_concurrency(mut self, most: u32) -> Self {
         self.caps.key_concurrency = Some(most.into());
+        self
+    }
+
+    /// A store keeps the limits of all starts and attempts together, for all processes that share it. Default: no.
+    pub fn share_overall(mut self) -> Self {
+        self.caps.share_overall = Some(true.into());
+        self
+    }
+
+    /// A store keeps the limits of each key, for all processes that share it. Default: no.
+    pub fn share_per_key(mut self) -> Self {
+        self.caps.share_per_key = Some(true.into());
         self
     }
 
@@ -214,6 +232,12 @@ impl RulesBuilder {
         self
     }
 
+    /// The store that keeps what is shared. Default: that of [`SharedRules`].
+    pub fn shared(mut self, shared: SharedRules) -> Self {
+        self.shared = Some(shared);
+        self
+    }
+
     /// Checks everything and compiles it.
     ///
     /// # Errors
@@ -288,6 +312,18 @@ impl Rule {
     /// Caps how many attempts of each key under this rule run at once. Default: none.
     pub fn key_concurrency(mut self, most: u32) -> Self {
         self.caps.key_concurrency = Some(most.into());
+        self
+    }
+
+    /// A store keeps the limits of all starts and attempts together, for all processes that share it. Default: no.
+    pub fn share_overall(mut self) -> Self {
+        self.caps.share_overall = Some(true.into());
+        self
+    }
+
+    /// A store keeps the limits of each key, for all processes that share it. Default: no.
+    pub fn share_per_key(mut self) -> Self {
+        self.caps.share_per_key = Some(true.into());
         self
     }
 
@@ -404,6 +440,18 @@ impl NamedLimit {
     /// Caps how many attempts of each key run at once. Default: none.
     pub fn key_concurrency(mut self, most: u32) -> Self {
         self.caps.key_concurrency = Some(most.into());
+        self
+    }
+
+    /// A store keeps the limits of all starts and attempts together, for all processes that share it. Default: no.
+    pub fn share_overall(mut self) -> Self {
+        self.caps.share_overall = Some(true.into());
+        self
+    }
+
+    /// A store keeps the limits of each key, for all processes that share it. Default: no.
+    pub fn share_per_key(mut self) -> Self {
+        self.caps.share_per_key = Some(true.into());
         self
     }
 }

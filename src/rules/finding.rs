@@ -75,6 +75,7 @@ codes! {
     InvalidLane = "invalid-lane", Error, "a lane whose name is not the number of a priority";
     UnmeetableShare = "unmeetable-share", Error, "a lane's share that the number of lanes makes impossible";
     SharesTooLarge = "shares-too-large", Error, "the lower lanes' shares leave the top lane less than half";
+    NotShareable = "not-shareable", Error, "a limit that no store keeps for many processes";
     TooMany = "too-many", Error, "more rules or limits than can be numbered";
     MarginTooLong = "margin-too-long", Warning, "a margin that is not shorter than the period it protects";
     UnreachableRate = "unreachable-rate", Warning, "a rate that a tighter outer limit never lets the rule reach";
@@ -83,6 +84,8 @@ codes! {
     UnusedLane = "unused-lane", Warning, "a lane that no rule is in";
     UnusedLimit = "unused-limit", Warning, "a named limit that no rule is under";
     UnusedUnit = "unused-unit", Warning, "a unit that nothing counts";
+    UnusedShared = "unused-shared", Warning, "a `[shared]` table where no limit is shared";
+    NothingAlone = "nothing-alone", Warning, "a shared limit of which no process gets anything while the store is away";
     NoEffect = "no-effect", Warning, "a setting that changes nothing";
 }
 

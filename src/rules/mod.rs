@@ -22,6 +22,7 @@ mod own;
 mod pool;
 mod quota;
 mod retry;
+mod shared;
 mod toml;
 mod unit;
 pub(crate) mod wording;
@@ -39,5 +40,6 @@ pub use observe::Observe;
 pub use pool::{BreakerRules, EndpointLimits, EndpointRules, PoolRules};
 pub use quota::{CountFrom, Quota, QuotaKind};
 pub use retry::Retry;
+pub use shared::{CheckedShared, OnOutage, SharedRules};
 #[cfg(feature = "sim")]
 pub(crate) use toml::{Reader, join};

@@ -12,6 +12,7 @@ use super::observe::CheckedObserve;
 use super::own::{KeyQuotas, OwnNumbers};
 use super::pool::CheckedPool;
 use super::quota::{CountFrom, Quota};
+use super::shared::CheckedShared;
 use super::{check, toml};
 use crate::engine::{Nanos, Overflow, Plan, RetryPolicy};
 use crate::headers::Dialect;
@@ -77,6 +78,7 @@ pub(super) struct Model {
     pub(super) keys: KeyQuotas,
     pub(super) dialects: Vec<Dialect>,
     pub(super) pool: Option<CheckedPool>,
+    pub(super) shared: CheckedShared,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +87,10 @@ pub(super) struct CheckedCaps {
     pub(super) overall: Vec<Quota>,
     pub(super) concurrency: Option<u32>,
     pub(super) key_concurrency: Option<u32>,
+    /// Whether a store keeps `overall` and `concurrency`.
+    pub(super) share_overall: bool,
+    /// Whether a store keeps `per_key` and `key_concurrency`.
+    pub(super) share_per_key: bool,
 }
 
 /// One of the checked rules, with defaults filled in.
@@ -284,6 +290,12 @@ impl Rules {
     #[must_use]
     pub fn count_from(&self) -> CountFrom {
         self.inner.model.count_from
+    }
+
+    /// The store that keeps what processes share.
+    #[must_use]
+    pub fn shared(&self) -> &CheckedShared {
+        &self.inner.model.shared
     }
 
     /// The retry policy of every rule that says nothing else.

@@ -332,6 +332,8 @@ impl CheckedEndpoint {
             overall: or(&self.caps.overall, &pool.overall),
             concurrency: self.caps.concurrency.or(pool.concurrency),
             key_concurrency: self.caps.key_concurrency.or(pool.key_concurrency),
+            share_overall: self.caps.share_overall || pool.share_overall,
+            share_per_key: false,
         }
     }
 }
@@ -434,6 +436,11 @@ impl Rules {
         let pool = model.pool.get_or_insert_with(CheckedPool::unsaid);
         pool.given = endpoints.is_empty();
         pool.endpoints = endpoints;
+        self.with_model(model)
+    }
+
+    /// Rules that mean something else, which was checked, too.
+    pub(super) fn with_model(&self, model: Model) -> Self {
         let plan = compile::plan(&model);
         Self::new(model, plan, self.warnings().to_vec())
     }

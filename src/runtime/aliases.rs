@@ -79,6 +79,7 @@ impl Shared {
             if state.machine.knows(into) { Ok(()) } else { Err(Turned::StaleKey) }
         })?;
         self.keys.remove(&before, from);
+        self.with(|state, _| state.desk.keys.remove(&from));
         Ok(())
     }
 

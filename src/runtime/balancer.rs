@@ -38,7 +38,7 @@ impl Balancer {
 
     /// A balancer in the making, for what [`new`](Self::new) leaves at its default.
     pub fn builder(rules: Rules) -> Builder {
-        Builder { rules, seed: None, coded: false }
+        Builder { rules, seed: None, coded: false, afar: None }
     }
 
     /// Runs `f` as a request of a rule and a key, in the caller's task, as soon as no limit is in its way.
@@ -423,6 +423,7 @@ impl Balancer {
     /// ```
     pub fn replace_rules(&self, rules: Rules) {
         self.shared.replace_rules(rules);
+        self.shared.man_desk_here();
     }
 
     /// Gives a key its own numbers under a rule, in place of the rule's `per_key`; an empty list gives it the rule's

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use super::afar::Afield;
 use super::balancer::Balancer;
 use super::shared::Shared;
 use crate::rules::Rules;
@@ -11,10 +12,12 @@ use crate::rules::Rules;
 #[must_use = "a builder does nothing before it builds"]
 #[derive(Clone, Debug)]
 pub struct Builder {
-    pub(super) rules: Rules,
+    pub(crate) rules: Rules,
     pub(super) seed: Option<u64>,
     /// Whether endpoints came from code.
     pub(super) coded: bool,
+    /// What keeps limits for many processes.
+    pub(crate) afar: Option<Arc<dyn Afield>>,
 }
 
 impl Builder {
@@ -28,9 +31,13 @@ impl Builder {
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
+        let afar = self.afar.map(|afield| afield.afar(&self.rules));
         let shared = Arc::new(Shared::new(self.rules, seed));
         if self.coded {
             shared.note_coded();
+        }
+        if let Some(afar) = afar {
+            shared.attach(afar);
         }
         Balancer { shared }
     }

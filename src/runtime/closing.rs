@@ -47,6 +47,7 @@ impl Shared {
             // Permits don't notice anything: there is no use in waiting for them.
             self.emptied(from_now(GRACE), |permits| permits).await;
         }
+        self.close_desk();
         self.with(|state, _| {
             let Tally { done, refused, aborted } = state.tally.unwrap_or_default();
             Ended { done, refused, aborted, open: state.in_flight }
@@ -58,6 +59,7 @@ impl Shared {
         self.shut();
         self.aborting.store(true, Ordering::Release);
         self.with(|state, _| state.machine.abort());
+        self.close_desk();
     }
 
     /// Refuses what waits and whatever comes.

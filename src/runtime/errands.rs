@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::event::Event;
 use super::shared::{Shared, State};
 use super::sync::{MutexGuard, thread_local};
-use crate::engine::{Evicted, Instant};
+use crate::engine::{Evicted, Instant, Word};
 
 /// How many wake-ups are carried out of the lock without memory of their own.
 const BATCH: usize = 32;
@@ -75,7 +75,9 @@ struct Errands {
     evicted: [Option<Evicted>; BATCH],
     many_evicted: Vec<Evicted>,
     events: Vec<Event>,
+    words: Vec<Word>,
     driver: Option<Arc<Notify>>,
+    bells: Option<Arc<[Arc<Notify>]>>,
     became_idle: bool,
     more: bool,
 }
@@ -89,7 +91,9 @@ impl Errands {
         for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..)) {
             *place = Some(wake);
         }
-        let evicted = state.machine.take_evicted();
+        let State { machine, desk, .. } = state;
+        let evicted = machine.take_evicted();
+        evicted.iter().for_each(|gone| desk.forget(gone));
         if evicted.len() > BATCH {
             self.many_evicted = std::mem::take(evicted);
         }
@@ -98,7 +102,9 @@ impl Errands {
         }
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
+        self.words = state.machine.take_words();
         self.became_idle = std::mem::take(&mut state.became_idle);
+        self.bells = state.call_afar();
         let next = state.next_wake();
         self.driver = state.drivers.hasten(next);
         self.more |= self.driver.is_some();
@@ -116,11 +122,18 @@ impl Errands {
         for event in self.events {
             apart(|| shared.tell(event));
         }
+        if let Some(afar) = shared.afar.get() {
+            self.words.into_iter().for_each(|word| apart(|| afar.pass_on(word)));
+        }
         if let Some(driver) = self.driver {
             apart(|| driver.notify_one());
         }
+        for bell in self.bells.iter().flat_map(|bells| bells.iter()) {
+            apart(|| bell.notify_one());
+        }
         if self.became_idle {
             apart(|| shared.idle.notify_waiters());
+            apart(|| shared.close_desk());
         }
         let mut more = self.more;
         for wake in self.wakes.into_iter().flatten().chain(self.many_wakes) {

@@ -133,6 +133,35 @@ pub enum Event {
     /// The server has another number for a limit than the rules, seen for the first time for this limit and this window of
     /// the server's; further numbers stand in the snapshot.
     LimitDiffers(LimitDifference),
+    /// The store that keeps shared limits does not answer; the balancer does what `on_outage` says.
+    StoreLost {
+        /// Why, as far as is known.
+        why: Arc<str>,
+    },
+    /// The store answers again.
+    StoreBack,
+    /// The store forgot a limit: its window began anew, with what this balancer remembers.
+    StoreForgot {
+        /// The limit's name in the store.
+        limit: Arc<str>,
+    },
+    /// Another process has rules of a higher version, which are in force from now on.
+    RulesTaken {
+        /// Their version.
+        version: u64,
+    },
+    /// Another process has other rules of the same version; nothing changes.
+    RulesDiffer {
+        /// The version.
+        version: u64,
+    },
+    /// What the store keeps as rules can't be read, or says another version of itself; nothing changes.
+    RulesUnreadable {
+        /// The version that it is kept under.
+        version: u64,
+        /// What is wrong with it.
+        why: Arc<str>,
+    },
     /// The receiver was too slow: so many events are lost to it.
     Missed {
         /// How many.
@@ -212,6 +241,9 @@ impl Shared {
     pub(crate) fn tell(&self, event: Event) {
         watch::log(&event);
         meters::count(&event);
+        if let Some(afar) = self.afar.get() {
+            afar.tell(self, &event);
+        }
         self.announcer.announce(event);
     }
 

@@ -146,7 +146,7 @@ impl Live {
     }
 
     /// The name of the unit that a limit counts; `None` for requests and attempts.
-    pub(super) fn unit_name(&self, charge: Charge) -> Option<&str> {
+    pub(crate) fn unit_name(&self, charge: Charge) -> Option<&str> {
         match charge {
             Charge::Unit(unit) => self.units.get(unit).map(String::as_str),
             Charge::Attempt | Charge::Requests => None,
@@ -226,8 +226,14 @@ impl Numbers {
 }
 
 impl Shared {
-    /// Goes over to other rules.
-    pub(crate) fn replace_rules(&self, rules: Rules) {
+    /// Whether endpoints come from code, so that rules that list none mean those.
+    #[allow(dead_code, reason = "floors above this one use it")]
+    pub(crate) fn has_endpoints_of_code(&self) -> bool {
+        self.is_typed() || self.coded.load(Ordering::Acquire)
+    }
+
+    /// Goes over to other rules. Returns whether there is a way to them.
+    pub(crate) fn replace_rules(&self, rules: Rules) -> bool {
         let (typed, coded) = (self.is_typed(), self.coded.load(Ordering::Acquire));
         let next = |live: &Live| {
             let known = |name: &str| live.rules.endpoints().any(|known| known == name);
@@ -244,9 +250,14 @@ impl Shared {
             })
         };
         // Nothing that was checked is found wrong here, save that there are no places for so many endpoints.
-        if let Err(findings) = self.go_over(next, |state, now, _| state.machine.enable_endpoints(now)) {
-            super::watch::not_replaced(&findings);
+        let result = self.go_over(next, |state, now, _| state.machine.enable_endpoints(now));
+        if let Err(findings) = &result {
+            super::watch::not_replaced(findings);
         }
+        if let Some(afar) = self.afar.get() {
+            afar.rules_changed();
+        }
+        result.is_ok()
     }
 
     /// Goes over to the rules that follow from those in force. What comes of it is under the same lock.

@@ -124,6 +124,12 @@ pub(super) fn count(event: &Event) {
         | Event::HoldReleased { .. }
         | Event::RetryGaveUp { .. }
         | Event::NoRoom { .. }
+        | Event::StoreLost { .. }
+        | Event::StoreBack
+        | Event::StoreForgot { .. }
+        | Event::RulesTaken { .. }
+        | Event::RulesDiffer { .. }
+        | Event::RulesUnreadable { .. }
         | Event::BanOver
         | Event::EndpointHeld { .. }
         | Event::EndpointReleased { .. }

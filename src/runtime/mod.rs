@@ -1,5 +1,6 @@
 //! The tokio shell: it waits, the engine decides.
 
+pub(crate) mod afar;
 mod aliases;
 mod attempt;
 mod balancer;
@@ -53,6 +54,10 @@ pub(crate) use place::{Failed, Past, Witness};
 pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;
+#[cfg(feature = "shared")]
+pub(crate) use run::caught;
+#[cfg(feature = "shared")]
+pub(crate) use shared::{Shared, State as Locked};
 pub use snapshot::{BreakerSnapshot, EndpointSnapshot, KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 #[cfg(feature = "serde")]
 pub use state::{Imported, State};

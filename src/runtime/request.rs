@@ -431,14 +431,16 @@ impl<'a, C> Request<'a, C> {
     ///
     /// # Errors
     ///
-    /// [`Refused::NotNow`] with the earliest start if it would have to wait; others if it can't enter.
+    /// [`Refused::NotNow`] with the earliest start if it would have to wait, as always where a limit of the rule is shared;
+    /// others if it can't enter.
     pub fn try_acquire(self) -> Result<Permit, Refused> {
         let acquire = self.fail_fast().acquire();
         // It never waits, so it needs nobody to wake.
         let mut context = Context::from_waker(Waker::noop());
         match pin!(acquire).poll(&mut context) {
             Poll::Ready(answer) => answer,
-            Poll::Pending => Err(Refused::NoRuntime),
+            // A store would have to be asked.
+            Poll::Pending => Err(Refused::NotNow { next_start: NextStart::Now }),
         }
     }
 }

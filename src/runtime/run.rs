@@ -279,7 +279,7 @@ enum End<O> {
 }
 
 /// Runs the caller's code; a panic becomes its message.
-fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     // What the closure has touched is never used again after a panic: the request ends with it.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| message(&*panic))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
 use arc_swap::ArcSwap;
@@ -10,6 +10,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
+use super::afar::{Afar, Desk};
 use super::aliases::Aliases;
 use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Whether endpoints came from code.
     pub(crate) coded: AtomicBool,
     pub(super) announcer: Announcer,
+    /// What keeps limits for many processes.
+    pub(super) afar: OnceLock<Arc<dyn Afar>>,
     /// Set once, before running attempts are told to stop: saves them a look into the machine at every poll.
     pub(crate) aborting: AtomicBool,
     /// Somebody who waits for the last attempt to end may look again.
@@ -57,6 +60,7 @@ pub(crate) struct State {
     pub(crate) permits: usize,
     /// What became of the requests since the balancer was closed.
     pub(crate) tally: Option<Tally>,
+    pub(crate) desk: Desk,
     clock: Clock,
     seed: u64,
     pub(super) became_idle: bool,
@@ -74,6 +78,7 @@ impl Shared {
                 in_flight: 0,
                 permits: 0,
                 tally: None,
+                desk: Desk::default(),
                 clock: Clock::new(),
                 seed,
                 became_idle: false,
@@ -86,6 +91,7 @@ impl Shared {
             typed: AtomicBool::new(false),
             coded: AtomicBool::new(false),
             announcer: Announcer::default(),
+            afar: OnceLock::new(),
             aborting: AtomicBool::new(false),
             idle: Notify::new(),
         }
@@ -202,6 +208,9 @@ impl Shared {
             let (id, result) = match again {
                 Some((_, Err(Turned::StaleKey))) | None => {
                     let id = state.machine.add_key(now, hash);
+                    if state.desk.is_there() {
+                        state.desk.keys.insert(id, key.clone());
+                    }
                     self.tell_own(&mut state, now, key, id);
                     (id, call(&mut state, now, id))
                 }
@@ -246,12 +255,13 @@ impl Shared {
         if let Some(wake) = wake {
             driver::start(self, runtime, wake);
         }
-        self.lock().drivers.serve(id)
+        self.man_desk(runtime);
+        self.lock().serves(id)
     }
 
     /// The same, where there mostly is one.
     pub(crate) fn is_driven(self: &Arc<Self>, runtime: &Handle) -> bool {
-        let served = self.lock().drivers.serve(runtime.id());
+        let served = self.lock().serves(runtime.id());
         served || self.start_driver(runtime)
     }
 
@@ -313,6 +323,9 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.lock().drivers.wake_all();
+        if let Some(afar) = self.afar.get() {
+            afar.end();
+        }
     }
 }
 
@@ -419,7 +432,8 @@ impl State {
             || self.drivers.late_for(next)
             || !self.machine.take_wakes().is_empty()
             || !self.machine.take_evicted().is_empty()
-            || !self.machine.take_notices().is_empty();
+            || !self.machine.take_notices().is_empty()
+            || self.calls_afar();
         if !news {
             self.machine.calm();
         }

@@ -130,6 +130,18 @@ pub(super) fn log(event: &Event) {
         Event::EndpointEnabled { endpoint } => {
             warn!(target: "request_balancer", endpoint = &**endpoint, "endpoint enabled");
         }
+        Event::StoreLost { why } => warn!(target: "request_balancer", why = &**why, "store lost"),
+        Event::StoreBack => warn!(target: "request_balancer", "store back"),
+        Event::StoreForgot { limit } => warn!(target: "request_balancer", limit = &**limit, "store forgot"),
+        Event::RulesTaken { version } => {
+            warn!(target: "request_balancer", version, "rules of another process taken over")
+        }
+        Event::RulesDiffer { version } => {
+            warn!(target: "request_balancer", version, "another process has other rules of the same version");
+        }
+        Event::RulesUnreadable { version, why } => {
+            warn!(target: "request_balancer", version, why = &**why, "rules in the store can't be read");
+        }
         Event::BanOver => warn!(target: "request_balancer", "ban over"),
         Event::LimitDiffers(difference) => {
             let LimitDifference { limit, window, configured, reported, .. } = difference;

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::Ask;
+use super::{Alone, Ask};
 use crate::engine::time::Instant;
 use crate::engine::zone::{Day, Zone};
 
@@ -42,12 +42,14 @@ pub(crate) struct Days {
     /// Nanoseconds from 1970 in UTC to the machine's epoch.
     epoch: i128,
     zones: Box<[(Zone, Day)]>,
+    /// What limits are asked with beside the time.
+    pub(crate) alone: Alone,
 }
 
 impl Days {
     /// Until the wall clock is told, the machine's epoch is 1970.
     pub(crate) fn new(zones: &[Zone]) -> Self {
-        Self { epoch: 0, zones: zones.iter().map(|zone| (zone.clone(), zone.day(0))).collect() }
+        Self { epoch: 0, zones: zones.iter().map(|zone| (zone.clone(), zone.day(0))).collect(), alone: Alone::No }
     }
 
     /// At `now` a clock on the wall shows so many nanoseconds since 1970 in UTC.
@@ -60,7 +62,7 @@ impl Days {
 
     /// The same wall clock for other zones.
     pub(crate) fn of(&self, now: Instant, zones: &[Zone]) -> Self {
-        let mut days = Self::new(zones);
+        let mut days = Self { alone: self.alone, ..Self::new(zones) };
         days.set(now, self.epoch.saturating_add(now.as_nanos().into()));
         days
     }

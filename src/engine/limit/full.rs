@@ -137,6 +137,22 @@ impl Full {
         self.observed.iter_mut().flat_map(move |observed| observed.told(now, busy))
     }
 
+    /// The starts that a window knows, oldest first; none of another kind.
+    pub(super) fn starts(&self) -> Vec<(Instant, u32)> {
+        match &self.kind {
+            Kind::Window(window) => window.starts(),
+            Kind::Gcra(_) | Kind::Calendar(_) => Vec::new(),
+        }
+    }
+
+    /// When everything that started is paid for, of spacing and buckets.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match &self.kind {
+            Kind::Gcra(gcra) => gcra.due(),
+            Kind::Window(_) | Kind::Calendar(_) => None,
+        }
+    }
+
     /// Its grant was not used.
     pub(super) fn refund(&mut self, cost: u32) {
         self.awaited -= u64::from(cost);

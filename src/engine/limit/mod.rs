@@ -15,8 +15,8 @@ mod window;
 use self::full::Full;
 use self::observed::Observed;
 use super::cost::Costs;
-use super::plan::{LimitRef, LimitSpec};
-use super::time::Instant;
+use super::plan::{Kept, LimitKind, LimitRef, LimitSpec};
+use super::time::{Instant, Nanos};
 
 pub(crate) use self::calendar::Days;
 pub(crate) use self::observed::Word;
@@ -55,6 +55,57 @@ impl Ask {
             Self::Room => (0, Instant::ZERO),
             Self::At(at) | Self::Unclaimed(at) => (1, at),
             Self::Busy => (2, Instant::ZERO),
+        }
+    }
+}
+
+/// Asks one limit, or what there is of it for one machine alone.
+fn ask(spec: &LimitSpec, state: &mut LimitState, days: &Days, now: Instant, cost: u32, reserve: u32) -> Ask {
+    let kind = match spec.kept {
+        Kept::Here => spec.kind,
+        Kept::InStore { alone } => match days.alone.part(spec.kind, alone, now) {
+            Part::Of(kind) if cost <= capacity(kind) => kind,
+            // What is too large for a part waits for the whole.
+            Part::Of(_) | Part::Nothing => return Ask::Busy,
+            Part::NotBefore(at) => return Ask::At(at),
+        },
+    };
+    state.ask(Spec::new(kind, days), now, cost, reserve)
+}
+
+/// Whether a machine goes by its part of the limits that a store keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// It does not.
+    #[default]
+    No,
+    /// It does since then.
+    Since(Instant),
+    /// The store is back since then: until its period is over, others may have used their part of a limit.
+    Until(Instant),
+}
+
+/// What there is of a limit for one machine.
+enum Part {
+    Of(LimitKind),
+    Nothing,
+    NotBefore(Instant),
+}
+
+impl Alone {
+    /// A limit with a longer period than this is not waited for when the store is lost.
+    const PATIENCE: Nanos = Nanos::from_secs(2);
+
+    fn part(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Part {
+        let period = period(whole);
+        match self {
+            Self::No => Part::Of(whole),
+            // What others started just before is over then.
+            Self::Since(lost) if period <= Self::PATIENCE && lost.saturating_add(period) > now => {
+                Part::NotBefore(lost.saturating_add(period))
+            }
+            Self::Until(back) if back.saturating_add(period) <= now => Part::Of(whole),
+            Self::Since(_) | Self::Until(_) => part.map_or(Part::Nothing, Part::Of),
         }
     }
 }
@@ -138,9 +189,11 @@ impl LimitStates {
 
     /// Asks every limit whether `costs` fit now.
     pub(crate) fn ask_all(&mut self, specs: &[LimitSpec], days: &Days, now: Instant, costs: Costs<'_>) -> Ask {
-        let mut all = Ask::Room;
-        self.for_all(specs, days, costs, |spec, state, cost| all = all.and(state.ask(spec, now, cost, 0)));
-        all
+        let states = self.as_mut_slice().iter_mut();
+        specs.iter().zip(states).fold(Ask::Room, |all, (spec, state)| match costs.of(spec.charge) {
+            0 => all,
+            cost => all.and(ask(spec, state, days, now, cost, 0)),
+        })
     }
 
     /// Asks the limits that `refs` name whether `costs` fit now, with what each leaves to others left over unless that
@@ -160,7 +213,7 @@ impl LimitStates {
             let reserve = if waived { 0 } else { bound.reserve };
             match costs.of(spec.charge) {
                 0 => all,
-                cost => all.and(states[bound.limit].ask(Spec::new(spec.kind, days), now, cost, reserve)),
+                cost => all.and(ask(spec, &mut states[bound.limit], days, now, cost, reserve)),
             }
         })
     }

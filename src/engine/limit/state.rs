@@ -158,6 +158,16 @@ impl LimitState {
         self.with(|full| full.recall(spec, now, max_hold, pasts));
     }
 
+    /// The starts that a window knows, oldest first; none of another kind.
+    pub(crate) fn starts(&self) -> Vec<(Instant, u32)> {
+        self.look(Full::starts)
+    }
+
+    /// When everything that started is paid for, of spacing and buckets.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.look(Full::due)
+    }
+
     /// When nothing is left of it; `None` while something is outstanding.
     pub(crate) fn free_at(&self, spec: Spec<'_>) -> Option<Instant> {
         self.look(|full| full.free_at(spec))

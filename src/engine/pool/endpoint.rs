@@ -12,6 +12,8 @@ pub(in crate::engine) struct Endpoint {
     pub(in crate::engine) limits: LimitStates,
     pub(in crate::engine) hold: Instant,
     pub(in crate::engine) hold_cause: HoldCause,
+    /// Until when a limit that a store keeps has nothing.
+    pub(in crate::engine) closed: Instant,
     pub(in crate::engine) breaker: Breaker,
     pub(in crate::engine) disabled: bool,
     /// Attempts under way: granted or running.
@@ -35,6 +37,7 @@ impl Endpoint {
             limits: LimitStates::new(&plan.limits),
             hold: Instant::ZERO,
             hold_cause: HoldCause::default(),
+            closed: Instant::ZERO,
             breaker: Breaker::default(),
             disabled: false,
             live: 0,

@@ -82,10 +82,12 @@ impl<W> Scheduler<W> {
         match (before, endpoint.breaker.state(now)) {
             (_, BreakerState::Open { until }) if opened => {
                 notices.push(Notice::BreakerOpened { endpoint: at, until });
+                self.tell_opened(now, at);
                 self.desert(now);
             }
             (BreakerState::HalfOpen, BreakerState::Closed) => {
                 notices.push(Notice::BreakerClosed { endpoint: at });
+                self.tell_closed(at);
                 self.review_homes();
             }
             (BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen, _) => {}
@@ -245,16 +247,20 @@ impl<W> Scheduler<W> {
     /// one request probes it. Returns false for an unknown endpoint.
     pub fn exhaust_endpoint(&mut self, now: Instant, endpoint: EndpointId) -> bool {
         let length = self.plan.pool.as_ref().map_or(Nanos::ZERO, |pool| pool.exhausted);
-        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.exhaust(now, length))
+        let is_known = self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.exhaust(now, length));
+        self.tell_opened(now, endpoint);
+        is_known
     }
 
     /// Opens an endpoint's breaker for `length`, and for as long again whenever a probe fails. Returns false for an
     /// unknown endpoint.
     pub fn open_breaker(&mut self, now: Instant, endpoint: EndpointId, length: Nanos) -> bool {
-        self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.open(now, length))
+        let is_known = self.rest_endpoint(now, endpoint, length, |breaker, now| breaker.open(now, length));
+        self.tell_opened(now, endpoint);
+        is_known
     }
 
-    fn rest_endpoint(
+    pub(in crate::engine) fn rest_endpoint(
         &mut self,
         now: Instant,
         endpoint: EndpointId,
@@ -278,15 +284,25 @@ impl<W> Scheduler<W> {
 
     /// Closes an endpoint's breaker, whatever it knows. Returns false for an unknown endpoint.
     pub fn close_breaker(&mut self, now: Instant, endpoint: EndpointId) -> bool {
+        let ended = self.end_rest(now, endpoint);
+        if ended == Some(true) {
+            self.tell_closed(endpoint);
+        }
+        ended.is_some()
+    }
+
+    /// The same. Returns whether it was open, if there is such an endpoint.
+    pub(in crate::engine) fn end_rest(&mut self, now: Instant, endpoint: EndpointId) -> Option<bool> {
         let now = self.tick(now);
-        let Some(state) = self.endpoint_mut(endpoint) else { return false };
-        if state.breaker.state(now) != BreakerState::Closed {
+        let state = self.endpoint_mut(endpoint)?;
+        let was_open = state.breaker.state(now) != BreakerState::Closed;
+        if was_open {
             state.breaker.close();
             self.notices.push(Notice::BreakerClosed { endpoint });
             self.review_pool(now);
             self.dispatch(now);
         }
-        true
+        Some(was_open)
     }
 
     /// The hold of an endpoint, if there is such an endpoint.

@@ -125,7 +125,8 @@ impl Endpoint {
             Admission::Probe => true,
             Admission::Free => false,
         };
-        if self.hold > now { Standing::Held(self.hold) } else { Standing::Usable { probe } }
+        let hold = self.hold.max(self.closed);
+        if hold > now { Standing::Held(hold) } else { Standing::Usable { probe } }
     }
 }
 

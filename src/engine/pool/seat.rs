@@ -135,8 +135,9 @@ impl<W> Scheduler<W> {
         match endpoint.standing(&plan.endpoints[usize::from(id.0)], &plan.breaker, now) {
             // As one of the probes, if there are probes.
             Standing::Usable { .. } => endpoint.breaker.lets_begin(ticket),
-            Standing::Probed(_) => endpoint.breaker.lets_begin(ticket) && endpoint.hold <= now,
-            Standing::Held(_) | Standing::Open(_) | Standing::Gone => false,
+            // Held for others alone, where a store has no more for them.
+            Standing::Probed(_) | Standing::Held(_) => endpoint.breaker.lets_begin(ticket) && endpoint.hold <= now,
+            Standing::Open(_) | Standing::Gone => false,
         }
     }
 

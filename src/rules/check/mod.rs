@@ -8,6 +8,7 @@ mod own;
 mod pool;
 mod quotas;
 mod rates;
+mod shared;
 mod units;
 mod values;
 
@@ -47,6 +48,7 @@ pub(super) fn rules(builder: &RulesBuilder, read: Read) -> Result<Rules, Finding
     checker.lanes(&model);
     checker.rates(&model);
     checker.unused_units();
+    checker.shared_as_a_whole(&model);
     let plan = compile::plan(&model);
     checker.size("limits per key", plan.key_limits.len());
     checker.size("limits in all", plan.shared_limits.len());
@@ -64,6 +66,8 @@ struct Checker<'b> {
     unsure: bool,
     /// Something in `units` could not be read.
     unread_units: bool,
+    /// Whether any limit is shared.
+    any_shared: bool,
     /// Units that something counts.
     units: BTreeSet<String>,
     /// Time zones that quotas have.
@@ -74,7 +78,15 @@ impl<'b> Checker<'b> {
     fn new(builder: &'b RulesBuilder, read: Read) -> Self {
         let Read { findings, unsure } = read;
         let unread_units = findings.iter().any(|finding| finding.path() == "units");
-        Self { builder, findings, unsure, unread_units, units: BTreeSet::new(), zones: BTreeSet::new() }
+        Self {
+            builder,
+            findings,
+            unsure,
+            unread_units,
+            any_shared: false,
+            units: BTreeSet::new(),
+            zones: BTreeSet::new(),
+        }
     }
 }
 
@@ -110,6 +122,7 @@ impl Checker<'_> {
         let default_rule = self.default_rule(&names);
         let ban_guard = self.ban_guard();
         let pool = self.pool();
+        let shared = self.shared();
         let zones = std::mem::take(&mut self.zones).into_iter().collect();
         let count_from = builder.count_from.unwrap_or_default();
         let dialects = self.dialects();
@@ -132,6 +145,7 @@ impl Checker<'_> {
             keys,
             dialects,
             pool,
+            shared,
         }
     }
 

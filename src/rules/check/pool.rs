@@ -17,6 +17,7 @@ const HEAVIEST: u32 = 1_000_000;
 impl Checker<'_> {
     pub(super) fn pool(&mut self) -> Option<CheckedPool> {
         let pool = self.builder.pool.as_ref()?;
+        self.shared_seat(&pool.caps, "pool");
         let caps = self.caps(&pool.caps, "pool");
         let breaker = match &pool.breaker {
             None => Some(BreakerPlan::default()),
@@ -67,6 +68,7 @@ impl Checker<'_> {
                 let finding = wording::out_of_range(&weight.to_string(), &format!("a number from 1 to {HEAVIEST}"));
                 self.push(finding, join(&path, "weight"), endpoint.weight.as_ref().and_then(|at| at.place));
             }
+            self.shared_seat(&endpoint.caps, &path);
             CheckedEndpoint { name: name.value.as_str().into(), weight, caps: self.caps(&endpoint.caps, &path) }
         });
         checked.collect()

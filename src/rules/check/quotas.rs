@@ -108,9 +108,18 @@ fn short(quota: &Quota) -> String {
     quote(&quota.clone().with(None, None).to_string())
 }
 
+/// Whether limits are shared, if there are any.
+fn is_said(shared: &Option<At<bool>>, quotas: &[At<Quota>], cap: &Option<At<u32>>) -> bool {
+    shared.is_some_and(|at| at.value) && !(quotas.is_empty() && cap.is_none())
+}
+
 impl Checker<'_> {
     pub(super) fn caps(&mut self, caps: &Caps, path: &str) -> CheckedCaps {
+        self.shared_caps(caps, path);
         CheckedCaps {
+            // What says nothing is not shared, either.
+            share_overall: is_said(&caps.share_overall, &caps.overall, &caps.concurrency),
+            share_per_key: is_said(&caps.share_per_key, &caps.per_key, &caps.key_concurrency),
             overall: self.quotas(&caps.overall, &join(path, "overall")),
             per_key: self.quotas(&caps.per_key, &join(path, "per_key")),
             concurrency: self.at_least_one(caps.concurrency.as_ref(), &join(path, "concurrency")),

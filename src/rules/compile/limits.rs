@@ -1,6 +1,6 @@
 //! From quotas to what enforces them.
 
-use crate::engine::{Anchor, Charge, LimitKind, LimitSpec, Nanos, Origin};
+use crate::engine::{Anchor, Charge, Kept, LimitKind, LimitSpec, Nanos, Origin};
 use crate::rules::model::Model;
 use crate::rules::quota::{Quota, QuotaKind, REQUESTS};
 
@@ -58,14 +58,21 @@ impl Model {
         concurrency: Option<u32>,
         origin: &'a Origin,
         place: Place,
+        shared: bool,
     ) -> impl Iterator<Item = LimitSpec> + 'a {
+        let kept = move |kind| if shared { Kept::InStore { alone: self.shared.part(kind) } } else { Kept::Here };
         let quotas = quotas.iter().flat_map(move |quota| {
             let charge = self.charge_of(quota);
-            self.kinds(quota, place).map(move |kind| LimitSpec { origin: origin.clone(), kind, charge })
+            self.kinds(quota, place).map(move |kind| LimitSpec {
+                origin: origin.clone(),
+                kind,
+                charge,
+                kept: kept(kind),
+            })
         });
         let cap = concurrency.map(|count| {
             let kind = LimitKind::Window { count, period: Nanos::ZERO, anchor: Anchor::End, grain: Nanos::ZERO };
-            LimitSpec { origin: origin.clone(), kind, charge: Charge::Attempt }
+            LimitSpec { origin: origin.clone(), kind, charge: Charge::Attempt, kept: kept(kind) }
         });
         quotas.chain(cap)
     }

@@ -57,8 +57,8 @@ pub(super) fn plan(model: &Model) -> Plan {
     }
     let mut group = |caps: &CheckedCaps, overall: Origin, per_key: Origin, drawn: [BTreeSet<usize>; 2]| {
         let [all, each] = drawn;
-        let all = shared.group(model, &caps.overall, caps.concurrency, &overall, all);
-        let each = keyed.group(model, &caps.per_key, caps.key_concurrency, &per_key, each);
+        let all = shared.group(model, &caps.overall, (caps.concurrency, caps.share_overall), &overall, all);
+        let each = keyed.group(model, &caps.per_key, (caps.key_concurrency, caps.share_per_key), &per_key, each);
         [all, each]
     };
     let file = group(&model.caps, Origin::Overall, Origin::PerKey, [under_overall, under_per_key]);
@@ -75,8 +75,14 @@ pub(super) fn plan(model: &Model) -> Plan {
     let caps: Vec<usize> = lanes
         .iter()
         .map(|lane| {
-            let CheckedCaps { overall, concurrency, .. } = &lane.caps;
-            shared.group(model, overall, *concurrency, &Origin::Lane(lane.shown_name()), BTreeSet::new())
+            let CheckedCaps { overall, concurrency, share_overall, .. } = &lane.caps;
+            shared.group(
+                model,
+                overall,
+                (*concurrency, *share_overall),
+                &Origin::Lane(lane.shown_name()),
+                BTreeSet::new(),
+            )
         })
         .collect();
 
@@ -87,7 +93,13 @@ pub(super) fn plan(model: &Model) -> Plan {
     }
     let rules = model.rules.iter().map(|rule| {
         let own = Origin::RuleOverall(Arc::clone(&rule.name));
-        let own = shared.group(model, &rule.caps.overall, rule.caps.concurrency, &own, BTreeSet::new());
+        let own = shared.group(
+            model,
+            &rule.caps.overall,
+            (rule.caps.concurrency, rule.caps.share_overall),
+            &own,
+            BTreeSet::new(),
+        );
         let at = lane_of(rule);
         let mut groups = [Vec::new(), Vec::new()];
         let budgets = rule.under.limits.iter().filter_map(|name| named.get(name));
@@ -129,7 +141,9 @@ pub(super) fn plan(model: &Model) -> Plan {
 pub(super) fn own(model: &Model, rule: &CheckedRule, quotas: &[Quota]) -> Vec<LimitSpec> {
     let origin = Origin::RulePerKey(Arc::clone(&rule.name));
     let one_at_a_time = rule.ordered.then_some(1);
-    model.specs(quotas, rule.caps.key_concurrency.or(one_at_a_time), &origin, Place::Keyed).collect()
+    model
+        .specs(quotas, rule.caps.key_concurrency.or(one_at_a_time), &origin, Place::Keyed, rule.caps.share_per_key)
+        .collect()
 }
 
 /// The numbers of keys that have their own.

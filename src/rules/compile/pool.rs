@@ -13,17 +13,18 @@ impl Model {
     pub(super) fn pool_plan(&self) -> Option<Box<PoolPlan>> {
         let pool = self.pool.as_ref().filter(|pool| pool.given || !pool.endpoints.is_empty())?;
         let endpoints = pool.endpoints.iter().map(|endpoint| {
-            let CheckedCaps { overall, per_key, concurrency, key_concurrency } = endpoint.over(&pool.caps);
-            let specs = |quotas: &[Quota], cap, origin: Origin, place| -> Box<[LimitSpec]> {
-                self.specs(quotas, cap, &origin, place).collect()
+            let CheckedCaps { overall, per_key, concurrency, key_concurrency, share_overall, .. } =
+                endpoint.over(&pool.caps);
+            let specs = |quotas: &[Quota], cap, origin: Origin, place, shared| -> Box<[LimitSpec]> {
+                self.specs(quotas, cap, &origin, place, shared).collect()
             };
             let name = || Arc::clone(&endpoint.name);
             EndpointPlan {
                 mark: Mark::NONE.and(endpoint.name.as_bytes()).get(),
                 name: name(),
                 weight: endpoint.weight,
-                limits: specs(&overall, concurrency, Origin::EndpointOverall(name()), Place::Shared),
-                key_limits: specs(&per_key, key_concurrency, Origin::EndpointPerKey(name()), Place::Keyed),
+                limits: specs(&overall, concurrency, Origin::EndpointOverall(name()), Place::Shared, share_overall),
+                key_limits: specs(&per_key, key_concurrency, Origin::EndpointPerKey(name()), Place::Keyed, false),
                 removed: false,
             }
         });

@@ -50,7 +50,7 @@ impl Side {
         &mut self,
         model: &Model,
         quotas: &[Quota],
-        concurrency: Option<u32>,
+        (concurrency, shared): (Option<u32>, bool),
         origin: &Origin,
         lanes: BTreeSet<usize>,
     ) -> usize {
@@ -67,9 +67,9 @@ impl Side {
                 }),
                 QuotaKind::Smooth | QuotaKind::Bucket { .. } | QuotaKind::Calendar { .. } => {}
             }
-            self.limits.extend(model.specs(std::slice::from_ref(quota), None, origin, self.place));
+            self.limits.extend(model.specs(std::slice::from_ref(quota), None, origin, self.place, shared));
         }
-        self.limits.extend(model.specs(&[], concurrency, origin, self.place));
+        self.limits.extend(model.specs(&[], concurrency, origin, self.place, shared));
         self.groups.push(Group { limits: begin..self.limits.len(), windows, lanes, clocks: Vec::new() });
         self.groups.len() - 1
     }

@@ -11,7 +11,9 @@ use crate::rules::quota::{self, CountFrom, Quota, QuotaKind};
 use crate::rules::wording;
 
 const LONG: &[&str] = &["count", "per", "kind", "burst", "unit", "zone", "margin", "count_from"];
-const TABLE: &[&str] = &["limit", "concurrency"];
+const TABLE: &[&str] = &["limit", "concurrency", "shared"];
+/// What makes a table one of these and no quota.
+const OF_TABLE: &[&str] = &["limit", "concurrency"];
 const KINDS: &[(&str, Kind)] = &[("window", Kind::Window), ("smooth", Kind::Smooth), ("bucket", Kind::Bucket)];
 
 /// A word of `kind`.
@@ -25,11 +27,19 @@ enum Kind {
 impl Reader<'_> {
     /// One of the four words that mean the same at every level.
     pub(super) fn cap(&mut self, name: &str, value: &Spanned<DeValue<'_>>, path: &str, caps: &mut Caps) {
-        let Caps { per_key, overall, concurrency, key_concurrency } = caps;
+        let Caps { per_key, overall, concurrency, key_concurrency, share_overall, share_per_key } = caps;
         match name {
-            "overall" => self.limit(value, path, overall, concurrency, ["overall.concurrency", "concurrency"]),
+            "overall" => {
+                self.limit(value, path, (overall, share_overall), concurrency, ["overall.concurrency", "concurrency"]);
+            }
             "per_key" => {
-                self.limit(value, path, per_key, key_concurrency, ["per_key.concurrency", "key_concurrency"]);
+                self.limit(
+                    value,
+                    path,
+                    (per_key, share_per_key),
+                    key_concurrency,
+                    ["per_key.concurrency", "key_concurrency"],
+                );
             }
             "concurrency" => self.concurrency(value, path, concurrency, ["concurrency", "overall.concurrency"]),
             _ => self.concurrency(value, path, key_concurrency, ["key_concurrency", "per_key.concurrency"]),
@@ -41,7 +51,7 @@ impl Reader<'_> {
         &mut self,
         value: &Spanned<DeValue<'_>>,
         path: &str,
-        quotas: &mut Vec<At<Quota>>,
+        (quotas, shared): (&mut Vec<At<Quota>>, &mut Option<At<bool>>),
         concurrency: &mut Option<At<u32>>,
         spellings: [&str; 2],
     ) {
@@ -53,7 +63,7 @@ impl Reader<'_> {
             self.push(wording::empty("an empty table", "`limit`, `concurrency` or both"), path, value.span());
             return;
         }
-        if !TABLE.iter().any(|name| table.contains_key(*name)) {
+        if !OF_TABLE.iter().any(|name| table.contains_key(*name)) {
             quotas.extend(self.quota(value, path));
             return;
         }
@@ -64,12 +74,20 @@ impl Reader<'_> {
             match name {
                 "limit" => quotas.extend(self.quotas(value, path)),
                 "concurrency" => self.concurrency(value, path, concurrency, spellings),
+                "shared" => *shared = self.flag(value, path),
                 _ if says_limit && LONG.contains(&name) => {
                     self.push(wording::two_meanings("`limit`", &wording::quote(name)), path, key.span());
                 }
                 _ => self.unknown(key, path, TABLE),
             }
         }
+    }
+
+    /// `shared` of a table of limits: all of them.
+    pub(super) fn share_all(&mut self, value: &Spanned<DeValue<'_>>, path: &str, caps: &mut Caps) {
+        let shared = self.flag(value, path);
+        caps.share_overall = caps.share_overall.or(shared);
+        caps.share_per_key = caps.share_per_key.or(shared);
     }
 
     /// A concurrency cap in the first of two spellings; only one may be used.

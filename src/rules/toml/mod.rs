@@ -6,6 +6,7 @@ mod dialects;
 mod limits;
 mod observe;
 mod pool;
+mod shared;
 mod value;
 
 use ::toml::Spanned;
@@ -42,6 +43,7 @@ const TOP: &[&str] = &[
     "dialects",
     "retry",
     "pool",
+    "shared",
 ];
 const RULE: &[&str] = &[
     "per_key",
@@ -59,8 +61,10 @@ const RULE: &[&str] = &[
     "paused",
     "retry",
     "observe",
+    "shared",
 ];
 const LIMIT: &[&str] = &["per_key", "overall", "concurrency", "key_concurrency"];
+const NAMED: &[&str] = &["per_key", "overall", "concurrency", "key_concurrency", "shared"];
 const LANE: &[&str] = &["name", "share", "overall", "concurrency", "pace"];
 const RETRY: &[&str] = &[
     "attempts",
@@ -142,6 +146,7 @@ impl Reader<'_> {
                     });
                 }
                 "pool" => builder.pool = self.pool(value, path),
+                "shared" => builder.shared = self.shared(value, path),
                 "dialects" => builder.dialects = self.dialects(value, path),
                 "retry" => (builder.retry, builder.retry_budget) = self.retry_of_all(value, path),
                 _ if LIMIT.contains(&path) => self.cap(path, value, path, &mut builder.caps),
@@ -203,6 +208,7 @@ impl Reader<'_> {
                 "paused" => rule.paused = self.flag(value, path).is_some_and(|at| at.value),
                 "retry" => rule.retry = self.retry(value, path),
                 "observe" => rule.observe = self.observe(value, path),
+                "shared" => self.share_all(value, path, &mut rule.caps),
                 _ if LIMIT.contains(&name) => self.cap(name, value, path, &mut rule.caps),
                 _ => self.unknown(key, path, RULE),
             }
@@ -219,10 +225,10 @@ impl Reader<'_> {
         for (key, value) in Self::fields(table) {
             let name = key.get_ref().as_ref();
             let path = &join(path, name);
-            if LIMIT.contains(&name) {
-                self.cap(name, value, path, &mut limit.caps);
-            } else {
-                self.unknown(key, path, LIMIT);
+            match name {
+                "shared" => self.share_all(value, path, &mut limit.caps),
+                _ if LIMIT.contains(&name) => self.cap(name, value, path, &mut limit.caps),
+                _ => self.unknown(key, path, NAMED),
             }
         }
         limit

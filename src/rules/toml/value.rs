@@ -118,6 +118,20 @@ impl<'t> Reader<'t> {
         number.map(|number| self.at(value, number))
     }
 
+    /// The same of 64 bits.
+    pub(crate) fn long_number(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<u64>> {
+        let Some(integer) = value.get_ref().as_integer() else {
+            self.wrong_type(value, path, "a whole number");
+            return None;
+        };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        if number.is_none() {
+            let allowed = "a whole number from 0 to 18446744073709551615";
+            self.push(wording::out_of_range(&integer.to_string(), allowed), path, value.span());
+        }
+        number.map(|number| self.at(value, number))
+    }
+
     pub(crate) fn float(&mut self, value: &Spanned<DeValue<'_>>, path: &str) -> Option<At<f64>> {
         let number = match value.get_ref() {
             DeValue::Float(number) => number.as_str().parse().ok(),

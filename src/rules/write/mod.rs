@@ -13,6 +13,7 @@ use crate::rules::model::{CheckedCaps, CheckedLane, CheckedRule, Model, Pace, Ru
 use crate::rules::observe::{CheckedObserve, narrows_word};
 use crate::rules::quota::{CountFrom, Quota};
 use crate::rules::retry::{hold_word, order_word};
+use crate::rules::shared::{CheckedShared, OUTAGES};
 
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,6 +94,10 @@ impl Model {
             if let Some(endpoints) = endpoints {
                 section("pool.endpoints", endpoints)?;
             }
+        }
+        let shared = shared(&self.shared)?;
+        if !shared.list.is_empty() {
+            section("shared", shared)?;
         }
         let mut retry = retry(&self.retry, &RetryPolicy::default())?;
         if let Some(Share { part, of }) = self.retry_budget {
@@ -200,6 +205,31 @@ fn observe(observe: &CheckedObserve) -> Result<Fields, fmt::Error> {
     Ok(fields)
 }
 
+/// What differs from the defaults.
+fn shared(shared: &CheckedShared) -> Result<Fields, fmt::Error> {
+    let plain = CheckedShared::default();
+    let mut fields = Fields::default();
+    if let Some(url) = &shared.url {
+        fields.text("url", url)?;
+    }
+    if shared.prefix != plain.prefix {
+        fields.text("prefix", &shared.prefix)?;
+    }
+    if shared.lease != plain.lease {
+        fields.span("lease", shared.lease)?;
+    }
+    if let Some((word, _)) = OUTAGES.iter().find(|(_, way)| *way == shared.on_outage && *way != plain.on_outage) {
+        fields.text("on_outage", word)?;
+    }
+    if shared.processes != plain.processes {
+        fields.raw("processes", &shared.processes.to_string())?;
+    }
+    if let Some(version) = shared.version {
+        fields.raw("version", &version.to_string())?;
+    }
+    Ok(fields)
+}
+
 /// What differs from `base`.
 fn retry(policy: &RetryPolicy, base: &RetryPolicy) -> Result<Fields, fmt::Error> {
     let mut fields = Fields::default();
@@ -263,10 +293,28 @@ impl Fields {
     }
 
     fn caps(&mut self, caps: &CheckedCaps) -> fmt::Result {
-        self.quotas("overall", &caps.overall)?;
-        self.quotas("per_key", &caps.per_key)?;
-        for (name, cap) in [("concurrency", caps.concurrency), ("key_concurrency", caps.key_concurrency)] {
-            if let Some(cap) = cap {
+        let levels = [
+            ("overall", &caps.overall, ("concurrency", caps.concurrency), caps.share_overall),
+            ("per_key", &caps.per_key, ("key_concurrency", caps.key_concurrency), caps.share_per_key),
+        ];
+        for (name, quotas, (_, cap), shared) in levels {
+            if shared {
+                let mut fields = Self::default();
+                fields.quotas("limit", quotas)?;
+                if let Some(cap) = cap {
+                    fields.raw("concurrency", &cap.to_string())?;
+                }
+                fields.raw("shared", "true")?;
+                // What says nothing is shared in vain.
+                if fields.list.len() > 1 {
+                    self.raw(name, &fields.inline())?;
+                }
+            } else {
+                self.quotas(name, quotas)?;
+            }
+        }
+        for (_, _, (name, cap), shared) in levels {
+            if let Some(cap) = cap.filter(|_| !shared) {
                 self.raw(name, &cap.to_string())?;
             }
         }

@@ -24,7 +24,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 return Look::Granted;
             }
             match state.machine.claim(now, id) {
-                Claim::Waiting if !state.drivers.serve(runtime) => Look::Undriven,
+                Claim::Waiting if !state.serves(runtime) => Look::Undriven,
                 Claim::Waiting => {
                     if let Some(waker) = waker.take() {
                         old = state.machine.set_waker(id, waker);
@@ -83,7 +83,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 Claim::Waiting => match (&runtime, state.machine.waker(id)) {
                     (_, Some(set)) if set.will_wake(context.waker()) => Look::Settled,
                     (None, _) => Look::Stranger,
-                    (Some(runtime), _) if !state.drivers.serve(*runtime) => Look::Undriven,
+                    (Some(runtime), _) if !state.serves(*runtime) => Look::Undriven,
                     (Some(_), _) => {
                         if let Some(waker) = waker.take() {
                             old = state.machine.set_waker(id, waker);
@@ -125,6 +125,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.stage = Stage::Over;
         self.waited = self.waited.saturating_add(waited);
         let reason = match why {
+            Why::MaxWait if self.wishes.fail_fast => Refused::NotNow { next_start: self.next_start(known.record) },
             Why::MaxWait => Refused::MaxWait { waited: self.waited(), next_start: self.next_start(known.record) },
             Why::Displaced => Refused::Displaced,
             Why::RuleRemoved => Refused::RuleRemoved,

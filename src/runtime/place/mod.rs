@@ -205,12 +205,18 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             None => {
                 self.stage = Stage::Waiting(known);
                 self.tell_waiting();
-                if self.wishes.fail_fast {
+                if self.wishes.fail_fast && !self.waits_for_store() {
                     return Err(self.not_now(known));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing of its rule starts before a store has answered.
+    fn waits_for_store(&self) -> bool {
+        let plan = &self.shared().live.load().plan;
+        self.shared().afar.get().is_some() && plan.is_shared_by(&plan.rules[usize::from(self.rule.0)])
     }
 
     /// Enters without starting; `waker` is woken at the grant, which may have been given already.
@@ -294,6 +300,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         if let Stage::Hopeless(reason) = std::mem::replace(&mut self.stage, Stage::Over) {
             return Err(*reason);
         }
+        let answer_by = (self.wishes.fail_fast && self.waits_for_store()).then_some(ANSWER);
         let (rule, wishes) = (self.rule, &self.wishes);
         let shared: &Arc<Shared> = self.shared.borrow();
         shared.with_record(&self.key, |state, now, record| {
@@ -304,7 +311,8 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, &endpoints, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
-            let max_wait = wishes.max_wait.over(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
+            let max_wait =
+                answer_by.or_else(|| wishes.max_wait.over(|| state.machine.plan().rules[usize::from(rule.0)].max_wait));
             let not_before = wishes.not_before();
             let entry = Entry {
                 cost: wishes.cost,
@@ -387,6 +395,9 @@ impl From<Turned> for Refused {
         }
     }
 }
+
+/// How long a request that is not to wait gives a store to answer.
+const ANSWER: Nanos = Nanos::from_millis(100);
 
 /// When a request has stood in line for `max_wait`, if it has for `waited` already.
 fn deadline(now: Instant, max_wait: Option<Nanos>, waited: Nanos) -> Option<Instant> {

@@ -1,0 +1,227 @@
+//! Slots of concurrency caps that the store keeps: who holds them, and that it is told so.
+
+use std::collections::BTreeMap;
+
+use super::{Given, MOST, Site, Store, Told, is_cap};
+use crate::engine::limit::LimitState;
+use crate::engine::plan::{LimitKind, LimitSpec};
+use crate::engine::queue::Queue;
+use crate::engine::scheduler::Scheduler;
+use crate::engine::time::{Instant, Nanos};
+
+impl<W> Scheduler<W> {
+    /// The store is to hear again of all slots that are in use: its leases run out otherwise.
+    pub fn renew_leases(&mut self) {
+        let Some(store) = &mut self.store else { return };
+        store.changed.extend(store.held.keys());
+        store.wanted |= !store.changed.is_empty();
+    }
+
+    /// The store forgot a limit, and is to be told what the machine knows of it.
+    pub fn recount(&mut self, site: Site) {
+        let is_cap = self.shared_spec(site).is_some_and(|spec| is_cap(spec.kind));
+        let Some(store) = &mut self.store else { return };
+        if is_cap {
+            store.changed.insert(site);
+        } else {
+            store.untold.insert(site, Instant::ZERO);
+        }
+        store.wanted = true;
+        self.stirred = true;
+    }
+
+    /// Whether any slot of the store is in use, or it does not know yet of one that is not.
+    #[must_use]
+    pub fn holds_slots(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| !store.held.is_empty() || !store.changed.is_empty())
+    }
+
+    /// The store is to be told how many of these are in use.
+    pub(super) fn tell_caps(&mut self, caps: Vec<Site>) {
+        if let Some(store) = &mut self.store
+            && !caps.is_empty()
+        {
+            store.changed.extend(caps);
+            store.wanted = true;
+            self.stirred = true;
+        }
+    }
+
+    /// An attempt began without the store: its slots are in use all the same, and its start is to be told.
+    pub(in crate::engine) fn note_alone(&mut self, index: u32) {
+        let Some(store) = &self.store else { return };
+        if !store.rules[usize::from(self.queues[self.requests[index].queue].rule)] {
+            return;
+        }
+        let since = store.alone_since;
+        let draws = self.draws(index, true);
+        let Some(store) = &mut self.store else { return };
+        let mut caps = Vec::new();
+        for draw in draws {
+            if is_cap(draw.kind) {
+                *store.held.entry(draw.site).or_default() += 1;
+                store.changed.insert(draw.site);
+                caps.push(draw.site);
+            } else if let Some(since) = since {
+                store.untold.entry(draw.site).or_insert(since);
+            }
+        }
+        if !caps.is_empty() {
+            store.given.insert(index, Given { usable_until: None, caps });
+        }
+    }
+
+    /// Whether what the store gave to a granted request may still be used.
+    pub(in crate::engine) fn is_usable(&mut self, now: Instant, index: u32) -> bool {
+        let Some(store) = &mut self.store else { return true };
+        let until = store.given.get(&index).and_then(|given| given.usable_until);
+        let is_usable = until.is_none_or(|until| now <= until);
+        store.late += u32::from(!is_usable);
+        is_usable
+    }
+
+    /// How many could not use what they were given since this was last asked, as they were too late.
+    pub fn take_late(&mut self) -> u32 {
+        self.store.as_mut().map_or(0, |store| std::mem::take(&mut store.late))
+    }
+
+    /// The limits that the store had nothing of, and that are not known to have room again.
+    #[must_use]
+    pub fn closed_sites(&self) -> Vec<Site> {
+        self.store.as_ref().map_or_else(Vec::new, |store| store.closed.keys().copied().collect())
+    }
+
+    /// A request that was granted starts.
+    pub(in crate::engine) fn use_given(&mut self, index: u32) {
+        let Some(store) = &mut self.store else { return };
+        if let Some(given) = store.given.get_mut(&index) {
+            given.usable_until = None;
+            if given.caps.is_empty() {
+                store.given.remove(&index);
+            }
+        }
+    }
+
+    /// A grant is given back, or an attempt ended: its slots are free.
+    pub(in crate::engine) fn leave_store(&mut self, index: u32) {
+        let Some(store) = &mut self.store else { return };
+        let Some(Given { caps, .. }) = store.given.remove(&index) else { return };
+        for site in &caps {
+            store.release(*site);
+        }
+        self.tell_caps(caps);
+    }
+
+    /// What the store is to be told, beside what is asked of it: all that is news of limits that are asked for, and of
+    /// others so much that it has time for other processes. The rest is told with the batches that follow.
+    pub(super) fn tell_store(&mut self, now: Instant) {
+        let Some(store) = &mut self.store else { return };
+        let asked: Vec<Site> = store.lines.iter().map(|line| line.site).collect();
+        let mut changed: Vec<Site> = asked.iter().copied().filter(|site| store.changed.remove(site)).collect();
+        let mut untold: BTreeMap<Site, Instant> =
+            asked.iter().filter_map(|site| store.untold.remove_entry(site)).collect();
+        while changed.len() + untold.len() < MOST
+            && let Some(site) = store.changed.pop_first()
+        {
+            changed.push(site);
+        }
+        while changed.len() + untold.len() < MOST
+            && let Some((site, since)) = store.untold.pop_first()
+        {
+            untold.insert(site, since);
+        }
+        store.wanted |= !store.changed.is_empty() || !store.untold.is_empty();
+        store.telling.clone_from(&untold);
+        for site in changed {
+            if let Some(kind) = self.kind_at(site)
+                && let Some(store) = &mut self.store
+            {
+                store.line(site, kind);
+            }
+        }
+        for (site, since) in untold {
+            let Some(kind) = self.kind_at(site) else { continue };
+            let told = match self.state_at(site) {
+                Some(state) => told(kind, state, now, since),
+                None => continue,
+            };
+            if let Some(store) = &mut self.store
+                && !told.is_nothing()
+            {
+                let line = store.line(site, kind);
+                store.lines[line].told = told;
+            }
+        }
+        // As many as are in use now, whenever the line was written.
+        if let Some(store) = &mut self.store {
+            let Store { lines, held, .. } = &mut **store;
+            for line in lines {
+                line.held = held.get(&line.site).copied().unwrap_or(0);
+            }
+        }
+    }
+
+    fn kind_at(&self, site: Site) -> Option<LimitKind> {
+        self.shared_spec(site).map(|spec| spec.kind)
+    }
+
+    /// A limit that the store keeps, if it is still there.
+    #[must_use]
+    pub fn shared_spec(&self, site: Site) -> Option<LimitSpec> {
+        let spec: Option<&LimitSpec> = match site {
+            Site::Shared(limit) => self.plan.shared_limits.get(limit),
+            Site::Key(key, limit) => self.plan.key_limits.get(limit).filter(|_| self.knows(key)),
+            Site::Own(rule, key, limit) => {
+                let queue = if self.knows(key) { self.find_queue(key.index, rule)? } else { return None };
+                let plan = &self.plan.rules[usize::from(rule.0)];
+                Queue::own(&self.queues[queue].numbers, plan).get(limit)
+            }
+            Site::Endpoint(endpoint, limit) => {
+                let pool = self.plan.pool.as_ref()?;
+                pool.endpoints.get(usize::from(endpoint.0))?.limits.get(limit)
+            }
+        };
+        spec.filter(|spec| spec.is_shared()).cloned()
+    }
+
+    fn state_at(&mut self, site: Site) -> Option<&mut LimitState> {
+        match site {
+            Site::Shared(limit) => self.shared.as_mut_slice().get_mut(limit),
+            Site::Key(key, limit) => self.keys.get_mut(key.index, key.generation)?.limits.as_mut_slice().get_mut(limit),
+            Site::Own(rule, key, limit) => {
+                let queue = if self.knows(key) { self.find_queue(key.index, rule)? } else { return None };
+                self.queues[queue].limits.as_mut_slice().get_mut(limit)
+            }
+            Site::Endpoint(endpoint, limit) => {
+                let endpoint = self.pool.as_mut()?.endpoints.get_mut(usize::from(endpoint.0))?;
+                endpoint.limits.as_mut_slice().get_mut(limit)
+            }
+        }
+    }
+}
+
+impl Store {
+    pub(super) fn release(&mut self, site: Site) {
+        if let Some(held) = self.held.get_mut(&site) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&site);
+            }
+        }
+    }
+}
+
+/// What a limit of the machine knows of its starts since an instant.
+fn told(kind: LimitKind, state: &mut LimitState, now: Instant, since: Instant) -> Told {
+    match kind {
+        LimitKind::Window { period, .. } => {
+            let counts = |at: Instant| at >= since && at.saturating_add(period) > now;
+            let starts = state.starts().into_iter().filter(|&(at, _)| counts(at));
+            Told::Starts(starts.map(|(at, cost)| (now.since(at), cost)).collect())
+        }
+        LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => {
+            Told::Owed(state.due().map_or(Nanos::ZERO, |due| due.since(now)))
+        }
+        LimitKind::Calendar { .. } => Told::Nothing,
+    }
+}

@@ -1,0 +1,58 @@
+//! Whether the store is asked, and what the machine does while it cannot be.
+
+use super::{Reach, Store};
+use crate::engine::limit;
+use crate::engine::plan::LimitSpec;
+use crate::engine::scheduler::Scheduler;
+use crate::engine::time::{Instant, Nanos};
+
+impl<W> Scheduler<W> {
+    /// How the machine stands with the store that keeps its plan's [shared](super::super::Kept::InStore) limits. At first there is
+    /// none.
+    ///
+    /// Whatever waits is decided anew. What started while the store could not be reached is told to it with the first batch
+    /// afterwards.
+    pub fn set_reach(&mut self, now: Instant, reach: Reach) {
+        let now = self.tick(now);
+        if self.store.is_none() {
+            if reach == Reach::Nowhere {
+                return;
+            }
+            self.store = Some(Box::new(Store::new(&self.plan)));
+        }
+        self.recall_asked(now);
+        let Some(store) = &mut self.store else { return };
+        store.reach = reach;
+        match reach {
+            Reach::Alone | Reach::Open | Reach::Closed => {
+                store.alone_since.get_or_insert(now);
+            }
+            Reach::Nowhere | Reach::Asked | Reach::Back(_) => store.alone_since = None,
+        }
+        store.wanted = true;
+        self.days.alone = store.alone();
+        let keys: Vec<u32> = self.keys.indices().collect();
+        for key in keys {
+            self.redecide_all(key);
+        }
+        self.pool_event();
+        self.dispatch(now);
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.store.as_ref().map_or(Reach::Nowhere, |store| store.reach)
+    }
+
+    /// The longest time for which the store counts a start.
+    #[must_use]
+    pub fn longest_shared(&self) -> Nanos {
+        let plan = &self.plan;
+        let own = plan.rules.iter().flat_map(|rule| &rule.own);
+        let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints).flat_map(|endpoint| &endpoint.limits);
+        let all = own.chain(&plan.key_limits).chain(&plan.shared_limits).chain(endpoints);
+        let shared = all.filter(|spec: &&LimitSpec| spec.is_shared());
+        shared.map(|spec| limit::period(spec.kind)).max().unwrap_or(Nanos::ZERO)
+    }
+}

@@ -1,0 +1,174 @@
+//! What balancers tell each other through a store: holds, breakers of endpoints, and what became of limits.
+
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+use tokio::time::{Instant as TokioInstant, sleep};
+
+use super::driver::{Link, PATIENCE, PROBE};
+use super::guarded::call;
+use super::ledger::Ledger;
+use super::store::{HeldPart, News};
+use crate::engine::{HoldCause, Instant, KeyId, Opening, Scope, Site, Target, Turned, Word};
+use crate::key::Key;
+use crate::runtime::{Event, Locked as State, Shared};
+
+impl Link {
+    /// Something happened that others may have to know.
+    pub(super) fn note_news(&self, shared: &Shared, event: &Event) {
+        let is_shared = |rule: &Option<Arc<str>>| {
+            let live = shared.live.load();
+            match rule.as_ref().and_then(|rule| live.find(rule).ok()) {
+                Some(rule) => live.plan.is_shared_by(live.rule(rule)),
+                None => live.plan.is_shared(),
+            }
+        };
+        let endpoint = |endpoint: &Arc<str>| HeldPart {
+            scope: Scope::Endpoint,
+            rule: None,
+            key: None,
+            endpoint: Some(Arc::clone(endpoint)),
+        };
+        let news = match event {
+            Event::HoldStarted { scope, rule, key, lasts, .. } if is_shared(rule) => {
+                News::Hold { held: held_part(*scope, rule, key), lasts: *lasts }
+            }
+            Event::HoldReleased { scope, rule, key } if is_shared(rule) => {
+                News::Released { held: held_part(*scope, rule, key) }
+            }
+            Event::EndpointHeld { endpoint: name, lasts, .. } if is_shared(&None) => {
+                News::Hold { held: endpoint(name), lasts: *lasts }
+            }
+            Event::EndpointReleased { endpoint: name } if is_shared(&None) => News::Released { held: endpoint(name) },
+            _ => return,
+        };
+        self.note(news);
+    }
+
+    /// The others are to be told.
+    pub(super) fn note(&self, news: News) {
+        self.ledger().note(TokioInstant::now(), news);
+        self.told.send_replace(());
+    }
+
+    /// Tells the others what is to be told, each thing until the store took it or it is over.
+    pub(super) async fn tell_all(&self, shared: &Weak<Shared>) {
+        let mut told = self.told.subscribe();
+        loop {
+            told.borrow_and_update();
+            loop {
+                let now = TokioInstant::now();
+                let (next, aside) = self.ledger().next(now, now + PATIENCE * 2);
+                self.heed_all(shared, aside);
+                let Some(untold) = next else { break };
+                let at = call(PATIENCE, || self.store.tell(self.process, untold.left())).await.ok();
+                let aside = self.ledger().told(&untold, at);
+                self.heed_all(shared, aside);
+                if at.is_none() {
+                    sleep(PROBE).await;
+                }
+            }
+            if told.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears what others tell.
+    pub(super) async fn hear_all(&self, shared: &Weak<Shared>) {
+        while shared.strong_count() > 0 {
+            if let Ok(mut ears) = call(PATIENCE * 5, || self.store.hear(self.process)).await {
+                while let Some(heard) = ears.recv().await {
+                    let news = self.ledger().hear(heard);
+                    self.heed_all(shared, news);
+                }
+            }
+            sleep(PROBE).await;
+        }
+    }
+
+    fn heed_all(&self, shared: &Weak<Shared>, all: impl IntoIterator<Item = News>) {
+        for news in all {
+            if let Some(shared) = shared.upgrade() {
+                self.heed(&shared, news);
+            }
+        }
+    }
+
+    /// The place of a limit of which the store said something of late.
+    fn site(&self, name: &str) -> Option<Site> {
+        self.memory().site(name)
+    }
+
+    /// Does what another process tells.
+    fn heed(&self, shared: &Arc<Shared>, news: News) {
+        match news {
+            News::Hold { held, lasts } => at_target(shared, &held, true, |state, now, target| {
+                state.machine.hold_because(now, target, now.saturating_add(lasts.into()), HoldCause::Retry)
+            }),
+            News::Released { held } => {
+                at_target(shared, &held, false, |state, now, target| state.machine.release(now, target));
+            }
+            News::BreakerOpened { endpoint, lasts, rest, alone } => {
+                let opening = Opening { lasts: lasts.into(), rest: rest.into(), alone };
+                shared.with(|state, now| state.machine.heed(now, &Word::Opened { endpoint, opening }));
+            }
+            News::BreakerClosed { endpoint } => {
+                shared.with(|state, now| state.machine.heed(now, &Word::Closed { endpoint }));
+            }
+            News::Ruled { .. } => {
+                self.ruled.send_replace(());
+            }
+            News::Freed { name } => {
+                if let Some(site) = self.site(&name) {
+                    shared.with(|state, now| state.machine.reopen(now, site));
+                }
+            }
+            News::Forgot { name, epoch } => {
+                if self.memory().is_untold(&name, epoch)
+                    && let Some(site) = self.site(&name)
+                {
+                    shared.with(|state, _| state.machine.recount(site));
+                }
+            }
+        }
+    }
+}
+
+fn held_part(scope: Scope, rule: &Option<Arc<str>>, key: &Option<Key>) -> HeldPart {
+    let rule = rule.clone().filter(|_| matches!(scope, Scope::Rule | Scope::Queue));
+    let key = key.clone().filter(|_| matches!(scope, Scope::Key | Scope::Queue));
+    HeldPart { scope, rule, key, endpoint: None }
+}
+
+/// Calls the machine with what is held, if there is such a thing here. A key without a record gets one only `to_hold`.
+fn at_target(shared: &Arc<Shared>, held: &HeldPart, to_hold: bool, act: impl Fn(&mut State, Instant, Target) -> bool) {
+    let rule = held.rule.as_ref().and_then(|rule| shared.find(rule).ok());
+    let at_key =
+        |target: &dyn Fn(KeyId) -> Target| {
+            let Some(key) = &held.key else { return };
+            if to_hold {
+                let _: Result<(), Turned> = shared.with_record(key, |state, now, record| {
+                    if act(state, now, target(record)) { Ok(()) } else { Err(Turned::StaleKey) }
+                });
+            } else if let Some(record) = shared.record(key) {
+                shared.with(|state, now| act(state, now, target(record)));
+            }
+        };
+    match (held.scope, rule) {
+        (Scope::Overall, _) => drop(shared.with(|state, now| act(state, now, Target::Overall))),
+        (Scope::Rule, Some(rule)) => drop(shared.with(|state, now| act(state, now, Target::Rule(rule)))),
+        (Scope::Endpoint, _) => shared.with(|state, now| {
+            // Under the lock: its place may be another's the next time.
+            if let Some(Ok(id)) = held.endpoint.as_ref().map(|name| shared.live.load().find_endpoint(name)) {
+                act(state, now, Target::Endpoint(id));
+            }
+        }),
+        (Scope::Key, _) => at_key(&Target::Key),
+        (Scope::Queue, Some(rule)) => at_key(&|record| Target::Queue(rule, record)),
+        (Scope::Rule | Scope::Queue, None) | (Scope::Request, _) => {}
+    }
+}

@@ -1,0 +1,123 @@
+//! The script against the arithmetic in memory: on the same random histories they say the same, to the microsecond.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Redis;
+use crate::engine::{Anchor, LimitKind, Nanos, Take, Told};
+use crate::rules::Rules;
+use crate::shared::store::{Ask, AskedLimit, Known, Store};
+use crate::shared::tally::Tally;
+
+#[path = "../../../tests/redis_server/mod.rs"]
+mod redis_server;
+
+fn window(count: u32, period: Nanos) -> LimitKind {
+    let anchor = if period.is_zero() { Anchor::End } else { Anchor::Start };
+    LimitKind::Window { count, period, anchor, grain: Nanos::ZERO }
+}
+
+/// Limits that are over within milliseconds, so that a history has all of their life in it.
+fn kinds() -> Vec<LimitKind> {
+    let micros = |micros: u64| Nanos::new(micros * 1_000);
+    vec![
+        window(3, micros(4_000)),
+        window(30, micros(20_000)),
+        window(1, micros(1_500)),
+        window(1_000, micros(9_000)),
+        window(2_000, micros(10_000)),
+        window(1_001, micros(333)),
+        window(3, Nanos::ZERO),
+        LimitKind::Spaced { interval: micros(900), largest: 5 },
+        LimitKind::Spaced { interval: micros(3_000), largest: 1 },
+        LimitKind::Bucket { interval: micros(700), burst: 6 },
+    ]
+}
+
+#[tokio::test]
+async fn real_clock_the_script_and_the_memory_say_the_same() {
+    let server = redis_server::RedisServer::start();
+    let rules: Rules = format!("[shared]\nurl = '{}'", server.url()).parse().unwrap();
+    let store = Redis::connect(rules.shared()).unwrap();
+    let mut tally = Tally::default();
+    let mut random = fastrand::Rng::with_seed(7);
+    let kinds = kinds();
+    let names: Vec<Arc<str>> = (0..kinds.len()).map(|at| format!("{{rb}}:v1:{at}").into()).collect();
+    let mut known = vec![[Known::default(); 3]; kinds.len()];
+    let mut held = vec![[0_u32; 3]; kinds.len()];
+    let (mut given, mut refused, mut lost) = (0, 0, 0);
+    for number in 1..=6_000 {
+        let process = random.usize(0..3);
+        let mut lines: Vec<usize> = (0..kinds.len()).filter(|_| random.u8(0..3) == 0).collect();
+        random.shuffle(&mut lines);
+        let limits = lines.iter().map(|&at| {
+            let told = match kinds[at] {
+                _ if random.u8(0..12) > 0 => Told::Nothing,
+                LimitKind::Window { period, .. } if period.is_zero() => Told::Nothing,
+                LimitKind::Window { .. } => {
+                    let start = |random: &mut fastrand::Rng| (Nanos::new(random.u64(0..12_000_000)), random.u32(1..4));
+                    Told::Starts((0..random.usize(0..5)).map(|_| start(&mut random)).collect())
+                }
+                _ => Told::Owed(Nanos::new(random.u64(0..2_000_000))),
+            };
+            // Attempts end now and then.
+            let running = &mut held[at][process];
+            *running = running.saturating_sub(random.u32(0..3));
+            AskedLimit {
+                name: Arc::clone(&names[at]),
+                kind: kinds[at],
+                held: *running,
+                told,
+                known: known[at][process],
+            }
+        });
+        let limits: Vec<AskedLimit> = limits.collect();
+        let requests = (0..random.usize(0..6)).map(|_| {
+            let chosen = (0..lines.len()).filter(|_| random.bool());
+            let takes: Vec<usize> = chosen.collect();
+            let take = |line: usize| {
+                let most = match kinds[lines[line]] {
+                    LimitKind::Window { count, .. } => count,
+                    LimitKind::Spaced { largest, .. } => largest,
+                    LimitKind::Bucket { burst, .. } => burst,
+                    LimitKind::Calendar { .. } => 1,
+                };
+                let cost = if random.u8(0..4) == 0 { random.u32(1..=most) } else { 1 };
+                Take { line, cost, reserve: random.u32(0..2) }
+            };
+            takes.into_iter().map(take).collect()
+        });
+        let requests: Vec<Vec<Take>> = requests.collect();
+        if random.u8(0..200) == 0 {
+            // Both forget.
+            let mut connection = store.connection().unwrap();
+            let gone = &names[random.usize(0..names.len())];
+            redis::cmd("DEL").arg(&**gone).query_async::<i64>(&mut connection).await.unwrap();
+            tally.forget(Some(gone));
+        }
+        let ask = Ask {
+            process: process as u64,
+            // Some come late, after others that were asked later.
+            number: if random.u8(0..20) == 0 { number / 2 } else { number },
+            lag: Duration::from_micros(random.u64(0..500)),
+            lease: Duration::from_millis(if number < 5_000 { 15 } else { 400 }),
+            limits,
+            requests,
+        };
+        let reply = store.ask(ask.clone()).await.unwrap();
+        let (expected, _) = tally.answer(reply.now, &ask);
+        assert_eq!(reply, expected, "question {number}: {ask:#?}");
+        for (position, &at) in lines.iter().enumerate() {
+            known[at][process] = reply.limits[position].known;
+            lost += u32::from(reply.limits[position].lost);
+        }
+        for (takes, taken) in ask.requests.iter().zip(&reply.taken) {
+            given += u32::from(*taken);
+            refused += u32::from(!*taken);
+            for take in takes.iter().filter(|_| *taken) {
+                held[lines[take.line]][process] += take.cost;
+            }
+        }
+    }
+    assert!(given > 1_000 && refused > 1_000 && lost > 10, "{given} given, {refused} refused, {lost} lost");
+}

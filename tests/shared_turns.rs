@@ -1,0 +1,84 @@
+//! Rules of which some share limits with other processes and some do not: neither goes past the other.
+#![cfg(feature = "shared")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use request_balancer::shared::MemoryStore;
+use request_balancer::{Balancer, Failure, Rules};
+use tokio::time::{Instant, sleep};
+
+const MILLI: Duration = Duration::from_millis(1);
+const SEC: Duration = Duration::from_secs(1);
+
+type Log = Arc<Mutex<Vec<(&'static str, u128)>>>;
+
+/// Sends so many requests of key 1 under a rule, and notes when they start.
+fn send(balancer: &Balancer, log: &Log, begin: Instant, rule: &'static str, times: usize) {
+    for _ in 0..times {
+        let (balancer, log) = (balancer.clone(), Arc::clone(log));
+        tokio::spawn(async move {
+            let note = async |_| {
+                log.lock().unwrap().push((rule, begin.elapsed().as_millis()));
+                Ok::<_, Failure<()>>(())
+            };
+            let _ = balancer.run(rule, 1, note).await;
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_urgent_shared_rule_goes_before_what_is_not_shared() {
+    let text = "overall = '1/1s'\n[rules]\nurgent = { overall = { limit = '100/1s', shared = true } }\n\
+                bulk = { priority = 2 }\n[lanes.2]\npace = false";
+    let balancer = Balancer::builder(text.parse::<Rules>().unwrap()).shared(MemoryStore::new()).build();
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&balancer, &log, begin, "bulk", 5);
+    sleep(500 * MILLI).await;
+    send(&balancer, &log, begin, "urgent", 2);
+    sleep(10 * SEC).await;
+    let expected = [
+        ("bulk", 0),
+        ("urgent", 1_000),
+        ("urgent", 2_000),
+        ("bulk", 3_000),
+        ("bulk", 4_000),
+        ("bulk", 5_000),
+        ("bulk", 6_000),
+    ];
+    assert_eq!(*log.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_of_one_key_take_turns_though_one_of_them_is_shared() {
+    let text = "per_key = '1/1s'\n[rules]\na = { overall = { limit = '100/1s', shared = true } }\nb = {}";
+    let balancer = Balancer::builder(text.parse::<Rules>().unwrap()).shared(MemoryStore::new()).build();
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&balancer, &log, begin, "b", 10);
+    sleep(500 * MILLI).await;
+    send(&balancer, &log, begin, "a", 3);
+    sleep(7 * SEC + 100 * MILLI).await;
+    let order: Vec<_> = log.lock().unwrap().iter().map(|&(rule, _)| rule).collect();
+    // That it was passed by is noted when the store has given: one turn later than where nothing is shared.
+    assert_eq!(order, ["b", "b", "a", "a", "b", "a", "b", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_refuses_leaves_room_to_what_is_not_shared() {
+    let text = "overall = '1/1s'\n[rules]\nurgent = { overall = { limit = '1/5s', shared = true } }\n\
+                bulk = { priority = 2 }\n[lanes.2]\npace = false";
+    let store = MemoryStore::new();
+    let rules: Rules = text.parse().unwrap();
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build());
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&one, &log, begin, "urgent", 1);
+    sleep(500 * MILLI).await;
+    send(&other, &log, begin, "urgent", 1);
+    send(&other, &log, begin, "bulk", 7);
+    sleep(10 * SEC).await;
+    let starts: Vec<_> = log.lock().unwrap().iter().map(|&(rule, at)| (rule, at / 500)).collect();
+    let bulk = (1..=9).step_by(2).map(|half| ("bulk", half));
+    let expected: Vec<_> =
+        [("urgent", 0)].into_iter().chain(bulk).chain([("urgent", 11), ("bulk", 13), ("bulk", 15)]).collect();
+    assert_eq!(starts, expected);
+}
