@@ -166,7 +166,7 @@ impl Store for Redis {
             let mut connection = self.connection()?;
             let mut all = redis::pipe();
             all.cmd("TIME").cmd("HGETALL").arg(&*self.holds);
-            let answer: Result<((u64, u64), Vec<(String, u64)>), RedisError> = all.query_async(&mut connection).await;
+            let answer = all.query_async::<((u64, u64), Vec<(String, u64)>)>(&mut connection).await;
             self.note_answer();
             let (now, holds) = answer.map_err(away)?;
             let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
