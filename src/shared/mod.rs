@@ -74,6 +74,8 @@ use crate::runtime::Builder;
 use crate::runtime::afar::{Afar, Afield};
 
 mod driver;
+#[cfg(test)]
+mod engine_tests;
 mod memory;
 mod names;
 mod news;
