@@ -187,7 +187,7 @@ async fn slots_stay_in_use_under_other_rules() {
     let text = "overall = { concurrency = 2, shared = true }\n[shared]\non_outage = 'closed'";
     let [one, other] = [0; 2].map(|_| process(text, &store));
     let permits = [one.request("default", 1).acquire().await, one.request("default", 1).acquire().await];
-    one.replace_rules(rules(&format!("max_wait = '1h'\n{text}")));
+    one.replace_rules(rules(&format!("margin = '1ms'\n{text}")));
     sleep(100 * MILLI).await;
     assert!(timeout(SEC, other.request("default", 1).acquire()).await.is_err(), "a third runs beside {permits:?}");
     drop(permits);
