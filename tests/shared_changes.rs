@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_secs(300);
 
 /// Histories of each kind; `HISTORIES` makes them more.
 fn histories() -> u64 {
-    std::env::var("HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+    std::env::var("HISTORIES").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }
 
 /// A store whose answers are late, or do not come although it did what it was asked.

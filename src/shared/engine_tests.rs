@@ -339,7 +339,7 @@ pub(super) fn same_in_a_machine(kind: Kind, seed: u64, store: Store<'_>) {
     let mut random = Rng::with_seed(seed);
     let (overall, per_key) = (level(kind, &mut random), level(kind, &mut random));
     let rules = match kind {
-        // Of lanes that wait for one slot the machine asks for the more urgent one, whichever has waited for longer.
+        // Which of two lanes has the next slot of a cap differs now and then from one machine.
         Kind::Cap | Kind::All => "b = {}",
         Kind::Window | Kind::Windows | Kind::Cells | Kind::Smooth | Kind::Bucket => {
             "b = { priority = 2 }\n[lanes.2]\npace = false"
@@ -366,10 +366,10 @@ fn each(kinds: &[Kind], histories: u64, same: fn(Kind, u64, Store<'_>)) {
 
 #[test]
 fn a_store_lets_calls_go_when_the_engine_does() {
-    each(&KINDS, 60, same_alone);
+    each(&KINDS, 40, same_alone);
 }
 
 #[test]
 fn a_machine_on_a_store_starts_what_one_without_does() {
-    each(&KINDS[..6], 60, same_in_a_machine);
+    each(&KINDS[..6], 40, same_in_a_machine);
 }

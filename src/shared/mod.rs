@@ -36,7 +36,8 @@
 //!   lanes and turns, and nothing is kept in stock.
 //! - **A 429 stops all.** A hold that an attempt or [`Balancer::hold`](crate::Balancer::hold) brings about is told to all
 //!   processes at once, if a shared limit binds the rule.
-//! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over.
+//! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over. Who gives one back
+//!   while other processes wait lets the one that has waited longest go first, for the way of a question.
 //!
 //! # What is not there
 //!

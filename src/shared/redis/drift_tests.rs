@@ -168,12 +168,12 @@ fn answered_by_the_script(kinds: &[Kind], histories: u64, same: fn(Kind, u64, An
 
 #[test]
 fn the_script_lets_calls_go_when_the_engine_does() {
-    answered_by_the_script(&engine_tests::KINDS, 12, engine_tests::same_alone);
+    answered_by_the_script(&engine_tests::KINDS, 8, engine_tests::same_alone);
 }
 
 #[test]
 fn a_machine_on_the_script_starts_what_one_without_does() {
-    answered_by_the_script(&engine_tests::KINDS[..6], 12, engine_tests::same_in_a_machine);
+    answered_by_the_script(&engine_tests::KINDS[..6], 8, engine_tests::same_in_a_machine);
 }
 
 /// A server whose clock is set back, or one that takes over and is behind, opens nothing: the newest time that is stored
