@@ -180,6 +180,20 @@ async fn rules_that_come_to_share_a_limit_are_kept_by_the_store() {
     assert_eq!(later, [[101; 2].as_slice(), &[1_000; 8], &[1_103; 2]].concat());
 }
 
+/// Of two attempts that ran while rules came, the second took the first one's slot off again: another process had it, too.
+#[tokio::test(start_paused = true)]
+async fn slots_stay_in_use_under_other_rules() {
+    let store = MemoryStore::new();
+    let text = "overall = { concurrency = 2, shared = true }\n[shared]\non_outage = 'closed'";
+    let [one, other] = [0; 2].map(|_| process(text, &store));
+    let permits = [one.request("default", 1).acquire().await, one.request("default", 1).acquire().await];
+    one.replace_rules(rules(&format!("margin = '1ms'\n{text}")));
+    sleep(100 * MILLI).await;
+    assert!(timeout(SEC, other.request("default", 1).acquire()).await.is_err(), "a third runs beside {permits:?}");
+    drop(permits);
+    assert!(runs(&other).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_an_outage_means_follows_the_rules() {
     let store = MemoryStore::new();

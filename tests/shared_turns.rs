@@ -82,3 +82,39 @@ async fn what_the_store_refuses_leaves_room_to_what_is_not_shared() {
         [("urgent", 0)].into_iter().chain(bulk).chain([("urgent", 11), ("bulk", 13), ("bulk", 15)]).collect();
     assert_eq!(starts, expected);
 }
+
+/// A process that always has more to do gave its slots back with the question in which it took them again: nobody else had
+/// any for as long as it was busy.
+#[tokio::test(start_paused = true)]
+async fn a_busy_process_leaves_slots_to_others() {
+    for latency in [0, 1, 10, 50] {
+        let store = MemoryStore::new();
+        store.set_latency(latency * MILLI);
+        let rules: Rules = "overall = { concurrency = 5, shared = true }".parse().unwrap();
+        let balancers = [0; 3].map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build());
+        let counts = Arc::new(Mutex::new([0; 3]));
+        for (position, balancer) in balancers.iter().enumerate() {
+            for _ in 0..40 {
+                let (balancer, counts) = (balancer.clone(), Arc::clone(&counts));
+                tokio::spawn(async move {
+                    loop {
+                        let work = async |_| {
+                            counts.lock().unwrap()[position] += 1;
+                            sleep(20 * MILLI).await;
+                            Ok::<_, Failure<()>>(())
+                        };
+                        balancer.run("default", 1, work).await.unwrap();
+                    }
+                });
+            }
+            sleep(13 * MILLI).await;
+        }
+        sleep(10 * SEC).await;
+        let counts = *counts.lock().unwrap();
+        let all: i32 = counts.iter().sum();
+        assert!(counts.iter().all(|count| *count > all / 6), "{counts:?} with the store {latency} ms away");
+        // Five at once, each for 20 ms, a way there and one back, and once more for the others to hear of it.
+        let least = 10_000 * 5 / (20 + 3 * i32::try_from(latency).unwrap() + 10);
+        assert!(all >= least / 2, "{all} starts with the store {latency} ms away");
+    }
+}

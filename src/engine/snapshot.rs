@@ -146,6 +146,7 @@ impl<W> Scheduler<W> {
             Err(None) => return NextStart::Never,
             Err(Some(opens)) => Ask::At(opens),
         };
+        held = held.max(self.closed_in_store(position, key, queue));
         let Self { plan, queues, keys, shared, days, .. } = self;
         let rule = &plan.rules[position];
         let mut ask =

@@ -41,7 +41,8 @@
 //!   closes it for all. Of two processes that say different things at once, the one that the store heard last counts.
 //! - **One version of the rules.** With `[shared] version = N` the rules of the highest version that any process has are in
 //!   force in all of them, as by [`replace_rules`](crate::Balancer::replace_rules): [`Event::RulesTaken`](crate::Event::RulesTaken).
-//! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over.
+//! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over. Who gives one back
+//!   while other processes wait lets the one that has waited longest go first, for the way of a question.
 //!
 //! # What is not there
 //!
@@ -78,6 +79,8 @@ use crate::runtime::Builder;
 use crate::runtime::afar::{Afar, Afield};
 
 mod driver;
+#[cfg(test)]
+mod engine_tests;
 mod guarded;
 mod ledger;
 mod memory;

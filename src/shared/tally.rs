@@ -41,8 +41,9 @@ enum State {
     Cells { epoch: u64, counts: BTreeMap<u64, u64> },
     /// When everything is paid for.
     Due(u64),
-    /// Who has how many slots, until when, as of which question; whether somebody waits.
-    Slots { held: BTreeMap<u64, Slots>, awaited: bool },
+    /// Who has how many slots, until when, as of which question; who waits for one, the first one first; and who is next,
+    /// until when.
+    Slots { held: BTreeMap<u64, Slots>, waiting: Vec<u64>, next: Option<(u64, u64)> },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +55,14 @@ struct Slots {
 
 /// A limit while a batch is answered.
 struct Line<'a> {
+    process: u64,
     asked: &'a AskedLimit,
     kept: Kept,
     /// It has nothing for those that come, for so long.
     closed: Option<u64>,
     lost: bool,
+    /// It is asked about with a question that was given up long ago.
+    stale: bool,
 }
 
 impl Tally {
@@ -72,7 +76,7 @@ impl Tally {
         for asked in &ask.limits {
             let kept = self.states.remove(&asked.name).filter(|kept| kept.expires > now);
             let kept = kept.unwrap_or_else(|| Kept::new(now, asked.kind));
-            let mut line = Line { asked, kept, closed: None, lost: false };
+            let mut line = Line { process: ask.process, asked, kept, closed: None, lost: false, stale: false };
             line.open(now, ask, lease, &mut news);
             line.settle(now, &mut news);
             lines.push(line);
@@ -92,7 +96,7 @@ impl Tally {
         }
         let mut limits = Vec::with_capacity(lines.len());
         for line in lines {
-            let Line { asked, mut kept, closed, lost } = line;
+            let Line { asked, mut kept, closed, lost, .. } = line;
             let known = kept.known();
             kept.expires = kept.expires(asked.kind).max(kept.settles);
             if kept.expires > now {
@@ -122,7 +126,7 @@ impl Kept {
     fn new(now: u64, kind: LimitKind) -> Self {
         let state = match kind {
             LimitKind::Window { period, .. } if period.is_zero() => {
-                State::Slots { held: BTreeMap::new(), awaited: false }
+                State::Slots { held: BTreeMap::new(), waiting: Vec::new(), next: None }
             }
             LimitKind::Window { count, .. } if count > LISTED => State::Cells { epoch: now, counts: BTreeMap::new() },
             LimitKind::Window { .. } | LimitKind::Calendar { .. } => State::List { epoch: now, dates: VecDeque::new() },
@@ -148,7 +152,10 @@ impl Kept {
             State::Cells { counts, .. } => counts.last_key_value().map_or(0, |(cell, _)| gone(kind, *cell)),
             // What is late by less than that is caught up.
             State::Due(due) => due + CATCH_UP,
-            State::Slots { held, .. } => held.values().map(|slots| slots.until).max().unwrap_or(0),
+            State::Slots { held, next, .. } => {
+                let next = next.map_or(0, |(_, until)| until);
+                held.values().map(|slots| slots.until).max().unwrap_or(0).max(next)
+            }
         }
     }
 }
@@ -197,18 +204,22 @@ impl Line<'_> {
                 self.lost = known > (*due).max(now);
                 *due = (*due).max(known);
             }
-            State::Slots { held: all, awaited } => {
+            State::Slots { held: all, waiting, next } => {
                 all.retain(|_, slots| slots.until > now);
                 let before = all.get(&ask.process).copied();
                 if before.is_some_and(|slots| slots.number > ask.number) {
-                    // A question that was given up long ago.
-                    self.closed = Some(0);
+                    (self.closed, self.stale) = (Some(0), true);
                     return;
                 }
-                if before.is_some_and(|slots| slots.count > *held) && *awaited {
-                    *awaited = false;
+                *next = next.filter(|(process, until)| *process != ask.process && *until > now);
+                if before.is_some_and(|slots| slots.count > *held) && !waiting.is_empty() {
                     news.push(News::Freed { name: Arc::clone(name) });
+                    // Who frees one while others wait lets the first of them go first, who hears of it only now.
+                    if next.is_none() && waiting[0] != ask.process {
+                        *next = Some((waiting.remove(0), now + micros(ask.lag)));
+                    }
                 }
+                self.closed = next.map(|(_, until)| until - now);
                 all.remove(&ask.process);
                 self.lost = *held > 0 && before.is_none();
                 if *held > 0 {
@@ -228,11 +239,11 @@ impl Line<'_> {
 
     /// Whether the limit has room. If not, it has none for those that come, either.
     fn has_room(&mut self, now: u64, Take { cost, reserve, .. }: Take) -> bool {
-        if self.closed.is_some() {
-            return false;
-        }
-        if self.kept.settles > now {
+        if self.closed.is_none() && self.kept.settles > now {
             self.closed = Some(self.kept.settles - now);
+        }
+        if self.closed.is_some() {
+            self.stand_in_line();
             return false;
         }
         let kind = self.asked.kind;
@@ -255,16 +266,27 @@ impl Line<'_> {
                 let free = free(kind, *due, now, cost);
                 (free > now).then(|| free - now)
             }
-            State::Slots { held, awaited } => {
+            State::Slots { held, .. } => {
                 let all: u64 = held.values().map(|slots| u64::from(slots.count)).sum();
-                over(kind, all, cost, reserve).map(|_| {
-                    *awaited = true;
-                    held.values().map(|slots| slots.until - now).min().unwrap_or(0)
-                })
+                let soonest = held.values().map(|slots| slots.until - now).min();
+                over(kind, all, cost, reserve).map(|_| soonest.unwrap_or(0))
             }
         };
         self.closed = wait;
+        if wait.is_some() {
+            self.stand_in_line();
+        }
         wait.is_none()
+    }
+
+    /// Who asks for a slot and has none is one of those that wait.
+    fn stand_in_line(&mut self) {
+        if let State::Slots { waiting, .. } = &mut self.kept.state
+            && !self.stale
+            && !waiting.contains(&self.process)
+        {
+            waiting.push(self.process);
+        }
     }
 
     fn take(&mut self, now: u64, (lag, lease): (u64, u64), ask: &Ask, cost: u32) {
@@ -278,7 +300,8 @@ impl Line<'_> {
                 *counts.entry((now + lag) / width(kind)).or_default() += u64::from(cost);
             }
             State::Due(due) => *due = charged(kind, *due, now + lag, cost),
-            State::Slots { held, .. } => {
+            State::Slots { held, waiting, .. } => {
+                waiting.retain(|process| *process != self.process);
                 let none = Slots { count: 0, until: now + lease, number: ask.number };
                 held.entry(ask.process).or_insert(none).count += cost;
             }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Given, MOST, Site, Store, Told, is_cap};
+use crate::engine::answer::KeyId;
 use crate::engine::limit::LimitState;
-use crate::engine::plan::{LimitKind, LimitSpec};
+use crate::engine::plan::{LimitKind, LimitSpec, RuleId};
 use crate::engine::queue::Queue;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
@@ -89,6 +90,20 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn closed_sites(&self) -> Vec<Site> {
         self.store.as_ref().map_or_else(Vec::new, |store| store.closed.keys().copied().collect())
+    }
+
+    /// Until when the store has nothing for a rule and a key, as far as it said.
+    pub(in crate::engine) fn closed_in_store(&self, rule: usize, key: Option<u32>, queue: Option<u32>) -> Instant {
+        let Some(store) = self.store.as_deref().filter(|store| store.closes_any()) else { return Instant::ZERO };
+        let plan = &self.plan.rules[rule];
+        let overall = plan.shared.iter().map(|bound| Site::Shared(bound.limit));
+        let id = key.map(|key| KeyId { index: key, generation: self.keys.generation(key) });
+        let of_key = id.into_iter().flat_map(|id| plan.key.iter().map(move |bound| Site::Key(id, bound.limit)));
+        let own = id.zip(queue).into_iter().flat_map(|(id, queue)| {
+            let limits = Queue::own(&self.queues[queue].numbers, plan).len();
+            (0..limits).map(move |limit| Site::Own(RuleId(self.queues[queue].rule), id, limit))
+        });
+        overall.chain(of_key).chain(own).map(|site| store.closed_until(site)).max().unwrap_or(Instant::ZERO)
     }
 
     /// A request that was granted starts.

@@ -78,7 +78,6 @@ impl<W> Scheduler<W> {
             for site in fresh {
                 store.untold.insert(site, Instant::ZERO);
             }
-            store.held.clear();
         }
         self.review_slots(|_| true);
     }

@@ -181,11 +181,16 @@ local function open_due(l)
 end
 
 local function open_slots(l)
-  l.used, l.mine, l.soonest, l.latest = 0, 0, nil, 0
+  l.used, l.mine, l.soonest, l.latest, l.waiting = 0, 0, nil, 0, {}
   local all = redis.call('HGETALL', l.key)
   for i = 1, #all, 2 do
     if all[i] == 'w' then
-      l.awaited = true
+      for other in string.gmatch(all[i + 1], '%d+') do
+        l.waiting[#l.waiting + 1] = other
+      end
+    elseif all[i] == 'n' then
+      local who, till = string.match(all[i + 1], '^(%d+):(%d+)$')
+      l.next, l.next_till = who, tonumber(till)
     elseif all[i] == 's' then
       l.settles = tonumber(all[i + 1])
     else
@@ -209,10 +214,24 @@ local function open_slots(l)
   if l.stale then
     return
   end
-  if (l.before or 0) > l.held and l.awaited then
-    l.awaited = false
-    redis.call('HDEL', l.key, 'w')
+  if l.used == 0 and not l.before and l.settles <= now and not (l.next and l.next_till > now) then
+    -- All is over: whatever comes begins anew.
+    redis.call('DEL', l.key)
+    l.waiting, l.next = {}, nil
+  end
+  if l.next and (l.next == process or l.next_till <= now) then
+    l.next = nil
+    redis.call('HDEL', l.key, 'n')
+  end
+  if (l.before or 0) > l.held and #l.waiting > 0 then
     redis.call('PUBLISH', ARGV[5], 'freed ' .. l.key)
+    -- Who frees one while others wait lets the first of them go first, who hears of it only now.
+    if not l.next and l.waiting[1] ~= process then
+      l.next, l.next_till = table.remove(l.waiting, 1), now + lag
+    end
+  end
+  if l.next then
+    l.closed = l.next_till - now
   end
   l.lost = l.held > 0 and not l.before
   l.mine = l.held
@@ -257,12 +276,25 @@ local function over(l, cost, reserve)
   return l.used + cost - (count - math.min(reserve, math.max(count - cost, 0)))
 end
 
-local function has_room(l, cost, reserve)
-  if l.closed then
-    return false
+-- Who asks for a slot and has none is one of those that wait.
+local function stand_in_line(l)
+  if l.kind ~= 'c' or l.stale then
+    return
   end
-  if l.settles > now then
+  for _, other in ipairs(l.waiting) do
+    if other == process then
+      return
+    end
+  end
+  l.waiting[#l.waiting + 1] = process
+end
+
+local function has_room(l, cost, reserve)
+  if not l.closed and l.settles > now then
     l.closed = l.settles - now
+  end
+  if l.closed then
+    stand_in_line(l)
     return false
   end
   if l.kind == 's' then
@@ -302,8 +334,8 @@ local function has_room(l, cost, reserve)
           end
         end
       else
-        l.awaited = true
         l.closed = l.soonest and l.soonest - now or 0
+        stand_in_line(l)
       end
     end
   end
@@ -327,6 +359,12 @@ local function take(l, cost)
   elseif l.kind == 's' then
     l.due = (now + lag - l.due <= CATCH_UP and l.due or now + lag) + l.a * cost
   else
+    for i, other in ipairs(l.waiting) do
+      if other == process then
+        table.remove(l.waiting, i)
+        break
+      end
+    end
     l.mine, l.used = l.mine + cost, l.used + cost
     l.soonest = math.min(l.soonest or now + lease, now + lease)
   end
@@ -393,16 +431,21 @@ for _, l in ipairs(limits) do
       elseif l.before then
         redis.call('HDEL', l.key, process)
       end
-      if l.awaited and l.used > 0 then
-        redis.call('HSET', l.key, 'w', '1')
+      if #l.waiting > 0 then
+        redis.call('HSET', l.key, 'w', table.concat(l.waiting, ' '))
+      else
+        redis.call('HDEL', l.key, 'w')
+      end
+      if l.next then
+        redis.call('HSET', l.key, 'n', l.next .. ':' .. text(l.next_till))
+        l.latest = math.max(l.latest, l.next_till)
       end
       if l.lost then
         redis.call('HSET', l.key, 's', text(l.settles))
       end
-      if l.used == 0 and l.settles <= now then
+      stays = math.max(l.used > 0 and l.latest or 0, l.next and l.next_till or 0, l.settles) - now
+      if stays <= 0 then
         redis.call('DEL', l.key)
-      else
-        stays = math.max(l.latest, l.settles) - now
       end
     end
     l.epoch, l.newest = 1, 0

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Redis;
+use redis::{Client, Script};
+
+use super::{Redis, wire};
 use crate::engine::{Anchor, LimitKind, Nanos, Take, Told};
 use crate::rules::Rules;
+use crate::shared::engine_tests::{self, Kind, Store as Answer};
 use crate::shared::store::{Ask, AskedLimit, Known, Store};
 use crate::shared::tally::Tally;
 
@@ -120,4 +123,96 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
         }
     }
     assert!(given > 1_000 && refused > 1_000 && lost > 10, "{given} given, {refused} refused, {lost} lost");
+}
+
+/// The script with one line changed: the time is what it is told. What is to go by itself stays a thousand times as long.
+fn script_that_is_told_the_time() -> Script {
+    let mut text = include_str!("ask.lua").to_owned();
+    for (from, to) in [
+        ("redis.call('TIME')", "{ ARGV[#ARGV - 1], ARGV[#ARGV] }"),
+        ("math.ceil(micros / 1000) + 1", "math.ceil(micros / 1000) * 1000 + 1"),
+    ] {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        text = text.replace(from, to);
+    }
+    Script::new(&text)
+}
+
+/// Random histories of which each question goes to the script and to the memory, which are to say the same.
+fn answered_by_the_script(kinds: &[Kind], histories: u64, same: fn(Kind, u64, Answer<'_>)) {
+    let server = redis_server::RedisServer::start();
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    let script = script_that_is_told_the_time();
+    for &kind in kinds {
+        for seed in 0..histories {
+            redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
+            let mut tally = Tally::default();
+            same(kind, seed, &mut |now, ask| {
+                let mut call = script.prepare_invoke();
+                call.key("{rb}:v1:clock");
+                for limit in &ask.limits {
+                    call.key(&*limit.name);
+                }
+                for word in wire::words(ask, "{rb}:v1:news") {
+                    call.arg(word);
+                }
+                call.arg(now / 1_000_000).arg(now % 1_000_000);
+                let said = wire::reply(ask, &call.invoke(&mut connection).unwrap()).unwrap();
+                let (expected, news) = tally.answer(now, ask);
+                assert_eq!(said, expected, "{kind:?}, seed {seed}, at {now}: {ask:#?}");
+                (said, news)
+            });
+        }
+    }
+}
+
+#[test]
+fn the_script_lets_calls_go_when_the_engine_does() {
+    answered_by_the_script(&engine_tests::KINDS, 8, engine_tests::same_alone);
+}
+
+#[test]
+fn a_machine_on_the_script_starts_what_one_without_does() {
+    answered_by_the_script(&engine_tests::KINDS[..6], 8, engine_tests::same_in_a_machine);
+}
+
+/// A server whose clock is set back, or one that takes over and is behind, opens nothing: the newest time that is stored
+/// counts.
+#[tokio::test]
+async fn real_clock_a_clock_that_is_set_back_stands_still() {
+    let server = redis_server::RedisServer::start();
+    let rules: Rules = format!("[shared]\nurl = '{}'", server.url()).parse().unwrap();
+    let store = Redis::connect(rules.shared()).unwrap();
+    let ask = |number, name: &str, kind| Ask {
+        process: number,
+        number,
+        lag: Duration::ZERO,
+        lease: Duration::from_secs(1),
+        limits: vec![AskedLimit {
+            name: format!("{{rb}}:v1:{name}").into(),
+            kind,
+            held: 0,
+            told: Told::Nothing,
+            known: Known::default(),
+        }],
+        requests: vec![vec![Take { line: 0, cost: 1, reserve: 0 }]],
+    };
+    let two = window(2, Nanos::from_secs(60));
+    let first = store.ask(ask(1, "a", two)).await.unwrap();
+    assert_eq!(first.taken, [true]);
+    // What was read last was a minute ahead of what the clock shows now.
+    let ahead = first.now + 60_000_000;
+    let mut connection = store.connection().unwrap();
+    redis::cmd("SET").arg("{rb}:v1:clock").arg(ahead).exec_async(&mut connection).await.unwrap();
+    let second = store.ask(ask(2, "a", two)).await.unwrap();
+    assert_eq!((second.now, second.taken), (ahead, vec![true]));
+    // Both of them: the first is over then, the second counts from the time that stands still.
+    let third = store.ask(ask(3, "a", two)).await.unwrap();
+    assert_eq!((third.now, third.taken), (ahead, vec![true]));
+    let fourth = store.ask(ask(4, "a", two)).await.unwrap();
+    assert_eq!((fourth.now, fourth.taken), (ahead, vec![false]));
+    assert_eq!(fourth.limits[0].wait, Some(Duration::from_secs(60)));
+    // A clock that is behind by more than anything lasts is another clock: it counts.
+    let other = store.ask(ask(5, "b", window(1, Nanos::from_secs(1)))).await.unwrap();
+    assert!(other.now < ahead, "{} after {ahead}", other.now);
 }
