@@ -45,7 +45,7 @@ impl Store for Moody {
         })
     }
 
-    fn tell(&self, process: u64, news: News) -> Pending<'_, ()> {
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
         self.store.tell(process, news)
     }
 
