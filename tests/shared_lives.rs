@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use request_balancer::shared::{Ask, Ears, MemoryStore, News, Pending, Reply, Store};
-use request_balancer::{Balancer, Failure, NextStart, Rules, Target};
+use request_balancer::{Balancer, Failure, NextStart, Refused, Rules, Target};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -269,6 +269,29 @@ impl Store for Measured {
     }
 }
 
+/// The same store, from 8 ms away.
+#[derive(Clone, Debug)]
+struct Far(MemoryStore);
+
+impl Store for Far {
+    fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
+        Box::pin(async {
+            sleep(4 * MILLI).await;
+            let reply = self.0.ask(ask).await;
+            sleep(4 * MILLI).await;
+            reply
+        })
+    }
+
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
+        self.0.tell(process, news)
+    }
+
+    fn hear(&self, process: u64) -> Pending<'_, Ears> {
+        self.0.hear(process)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_outage_is_told_of_bit_by_bit() {
     let store = Measured { store: MemoryStore::new(), most: Arc::default() };
@@ -332,4 +355,84 @@ async fn spacing_is_counted_as_of_the_last_moment_too() {
         sleep(SEC).await;
         assert_eq!(log.starts()[before..], [2_070, 2_227], "{quota}");
     }
+}
+
+/// The key's record went before the store had heard that its slot was free.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_comes_free_in_an_outage_is_told_after_it_though_its_key_rests() {
+    let store = MemoryStore::new();
+    let text = "per_key = { concurrency = 1, shared = true }\n[shared]\non_outage = 'closed'";
+    let [one, other] = [0; 2].map(|_| process(text, &store));
+    let permit = one.request("default", 1).acquire().await.unwrap();
+    store.set_away(true);
+    sleep(SEC).await;
+    drop(permit);
+    sleep(5 * SEC).await;
+    store.set_away(false);
+    sleep(SEC).await;
+    assert!(runs(&other).await);
+    // It goes all the same once that is done.
+    sleep(3 * SEC).await;
+    assert_eq!(one.snapshot().keys, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_more_limits_than_its_rule_waits_for_what_the_store_said() {
+    let store = MemoryStore::new();
+    let text = "[rules]\na = { per_key = '10/1s', shared = true }\n[keys.5]\na = ['3/1s', '9/60s']";
+    let [one, other] = [0; 2].map(|_| process(text, &store));
+    for _ in 0..9 {
+        drop(one.request("a", 5).acquire().await.unwrap());
+    }
+    let (asked, begin) = (store.asked(), Instant::now());
+    drop(other.request("a", 5).acquire().await.unwrap());
+    assert!(begin.elapsed() > 50 * SEC, "{:?}", begin.elapsed());
+    assert!(store.asked() - asked < 10, "{} questions", store.asked() - asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_submit_that_is_not_to_wait_waits_for_the_store() {
+    let store = MemoryStore::new();
+    store.set_latency(10 * MILLI);
+    let balancer = process("overall = { limit = '1/1s', shared = true }", &store);
+    let submit = || balancer.request("default", 1).fail_fast().submit(async |_| Ok::<_, Failure<()>>(()));
+    assert_eq!(submit().unwrap().await, Ok(()));
+    let refused = submit().map(drop);
+    assert!(matches!(refused, Err(Refused::NotNow { next_start: NextStart::After(_) })), "{refused:?}");
+}
+
+/// Each turn of whoever waits was over before it could have asked, from where it is.
+#[tokio::test(start_paused = true)]
+async fn a_busy_process_leaves_slots_to_one_that_is_farther_away() {
+    let near = MemoryStore::new();
+    let far = Far(near.clone());
+    let text = "overall = { concurrency = 1, shared = true }";
+    let [one, other] = [process(text, &near), Balancer::builder(rules(text)).shared(far).build()]
+        .map(|balancer| (balancer, Log::new()));
+    for (balancer, log) in [&one, &other] {
+        let (balancer, log) = (balancer.clone(), log.clone());
+        tokio::spawn(async move {
+            loop {
+                let permit = balancer.request("default", 1).acquire().await.unwrap();
+                log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
+                sleep(20 * MILLI).await;
+                drop(permit);
+            }
+        });
+    }
+    sleep(10 * SEC).await;
+    let starts = [one.1, other.1].map(|log| log.starts().len());
+    assert!(starts[1] * 3 > starts[0], "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_begins_just_before_the_end_is_told() {
+    let store = MemoryStore::new();
+    let text = "per_key = { limit = '100/1s', shared = true }";
+    let [one, other] = [0; 2].map(|_| process(text, &store));
+    assert!(runs(&one).await && runs(&other).await);
+    one.hold(Target::key(1), 60 * SEC).unwrap();
+    drop(one);
+    sleep(SEC).await;
+    assert_eq!(other.next_start("default", 1), Ok(NextStart::After(59 * SEC)));
 }

@@ -103,3 +103,16 @@ fn a_part_is_rounded_down_and_may_be_nothing() {
     // Spacing of 100 ms among four is 400 ms.
     assert_eq!(counts("10/1s smooth"), [Some(2), Some(400), Some(1)]);
 }
+
+#[test]
+fn what_a_key_has_of_its_own_is_kept_by_the_store_as_well() {
+    let text = |own: &str| format!("[rules]\na = {{ per_key = '9/1s', shared = true }}\nb = '9/1s'\n[keys.k]\n{own}");
+    for (own, found) in [
+        ("a = ['50/1s', '30/1s']", "keys.k.a: found two quotas of one length, shared"),
+        ("a = { count = 5, per = '1s', count_from = 'response' }", "counts from the response, shared"),
+    ] {
+        let findings = text(own).parse::<Rules>().unwrap_err().to_string();
+        assert!(findings.contains(found), "{findings}");
+    }
+    assert!(text("b = ['50/1s', '30/1s']").parse::<Rules>().is_ok());
+}

@@ -43,10 +43,14 @@ impl<W> Scheduler<W> {
             if !self.forget_sweep(index) || self.keys[index].busy > 0 {
                 continue;
             }
+            let id = KeyId { index, generation: self.keys.generation(index) };
             if self.free_at(index) > now {
                 self.note_idle(now, index);
+            } else if self.is_owed_to_store(id) {
+                // Once it is told, nobody comes by.
+                self.note_idle(now.saturating_add(GRID), index);
             } else {
-                self.evict(KeyId { index, generation: self.keys.generation(index) });
+                self.evict(id);
             }
         }
         self.sweeps.peek().is_none_or(|(at, _)| at > now)

@@ -153,7 +153,8 @@ impl<W> Scheduler<W> {
             return Err(Refusal::from(own));
         }
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
-            let own = (0..rule.own.len()).map(|limit| Site::Own(RuleId(queue.rule), id_of_key, limit));
+            let own = (0..Queue::own(&queue.numbers, rule).len())
+                .map(|limit| Site::Own(RuleId(queue.rule), id_of_key, limit));
             let of_key = rule.key.iter().map(|bound| Site::Key(id_of_key, bound.limit));
             let until = own.chain(of_key).map(|site| store.closed_until(site)).max().unwrap_or(Instant::ZERO);
             if until > now {

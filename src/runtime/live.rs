@@ -254,7 +254,7 @@ impl Shared {
         if let Err(findings) = &result {
             super::watch::not_replaced(findings);
         }
-        if let Some(afar) = self.afar.get() {
+        if let Some(afar) = self.afar.get().filter(|_| result.is_ok()) {
             afar.rules_changed();
         }
         result.is_ok()

@@ -1,5 +1,6 @@
 //! The tokio shell: it waits, the engine decides.
 
+#[cfg_attr(not(feature = "shared"), expect(dead_code, reason = "without a store nobody asks"))]
 pub(crate) mod afar;
 mod aliases;
 mod attempt;

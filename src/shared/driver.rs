@@ -138,6 +138,7 @@ impl Afar for Arc<Link> {
                 _ = serve => {}
             }
             drop(post);
+            link.tell_the_rest().await;
             link.leave().await;
         }));
     }

@@ -97,11 +97,25 @@ impl Ledger {
             | News::Forgot { .. }
             | News::Freed { .. } => None,
         };
-        self.untold.retain(|untold| *untold.subject != *subject);
+        // A hold that begins after one was ended ends nothing by itself.
+        let stays = |untold: &Untold| {
+            matches!((&untold.news, &news), (News::Released { .. }, News::Hold { .. })) || *untold.subject != *subject
+        };
+        self.untold.retain(stays);
         if self.untold.len() < UNTOLD {
             self.numbers += 1;
             self.untold.push_back(Untold { number: self.numbers, subject: subject.into(), until, news });
         }
+    }
+
+    /// When what is on its way is given up by whoever tells next.
+    pub(super) fn out_until(&self) -> Option<Instant> {
+        self.out.map(|(_, until)| until)
+    }
+
+    /// Whatever is on its way is not waited for.
+    pub(super) fn give_up(&mut self) {
+        self.out = None;
     }
 
     /// What is to be told next, unless something is on its way, which it may be until `patience` is over. Also what was put
@@ -251,6 +265,21 @@ mod tests {
         }
         let (next, _) = ledger.next(now, now + SECOND);
         assert_eq!(ledger.told(&next.unwrap(), Some(9)), [hold(2), hold(1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_is_told_before_the_hold_that_follows_it() {
+        let now = Instant::now();
+        let held = HeldPart { scope: Scope::Key, rule: None, key: Some(5.into()), endpoint: None };
+        let mut ledger = Ledger::default();
+        ledger.note(now, News::Released { held: held.clone() });
+        ledger.note(now, News::Hold { held: held.clone(), lasts: SECOND });
+        for (at, news) in [(1, News::Released { held: held.clone() }), (2, News::Hold { held, lasts: SECOND })] {
+            let next = ledger.next(now, now + SECOND).0.unwrap();
+            assert_eq!(next.left(), news);
+            assert!(ledger.told(&next, Some(at)).is_empty());
+        }
+        assert!(ledger.untold.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

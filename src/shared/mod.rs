@@ -42,7 +42,7 @@
 //! - **One version of the rules.** With `[shared] version = N` the rules of the highest version that any process has are in
 //!   force in all of them, as by [`replace_rules`](crate::Balancer::replace_rules): [`Event::RulesTaken`](crate::Event::RulesTaken).
 //! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over. Who gives one back
-//!   while other processes wait lets the one that has waited longest go first, for the way of a question.
+//!   while other processes wait lets the one that has waited longest go first, for 25 ms at least.
 //!
 //! # What is not there
 //!

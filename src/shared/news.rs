@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-use tokio::time::{Instant as TokioInstant, sleep};
+use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
 
 use super::driver::{Link, PATIENCE, PROBE};
 use super::guarded::call;
@@ -39,7 +39,27 @@ impl Link {
                 News::Hold { held: endpoint(name), lasts: *lasts }
             }
             Event::EndpointReleased { endpoint: name } if is_shared(&None) => News::Released { held: endpoint(name) },
-            _ => return,
+            Event::HoldStarted { .. }
+            | Event::HoldReleased { .. }
+            | Event::EndpointHeld { .. }
+            | Event::EndpointReleased { .. }
+            | Event::HoldCut { .. }
+            | Event::BreakerOpened { .. }
+            | Event::BreakerClosed { .. }
+            | Event::EndpointDisabled { .. }
+            | Event::EndpointEnabled { .. }
+            | Event::RetryGaveUp { .. }
+            | Event::NoRoom { .. }
+            | Event::BanAhead { .. }
+            | Event::BanOver
+            | Event::LimitDiffers(_)
+            | Event::StoreLost { .. }
+            | Event::StoreBack
+            | Event::StoreForgot { .. }
+            | Event::RulesTaken { .. }
+            | Event::RulesDiffer { .. }
+            | Event::RulesUnreadable { .. }
+            | Event::Missed { .. } => return,
         };
         self.note(news);
     }
@@ -67,10 +87,31 @@ impl Link {
                     sleep(PROBE).await;
                 }
             }
-            if told.changed().await.is_err() {
+            // What another runtime tells may have stopped with it.
+            let out = self.ledger().out_until();
+            let changed = match out {
+                Some(until) => timeout_at(until, told.changed()).await.unwrap_or(Ok(())),
+                None => told.changed().await,
+            };
+            if changed.is_err() {
                 return;
             }
         }
+    }
+
+    /// Tells what is untold, as far as there is time.
+    pub(super) async fn tell_the_rest(&self) {
+        self.ledger().give_up();
+        let tell = async {
+            loop {
+                let now = TokioInstant::now();
+                let (next, _) = self.ledger().next(now, now + PATIENCE * 2);
+                let Some(untold) = next else { return };
+                let Ok(at) = call(PATIENCE, || self.store.tell(self.process, untold.left())).await else { return };
+                self.ledger().told(&untold, Some(at));
+            }
+        };
+        let _ = timeout(PATIENCE, tell).await;
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {

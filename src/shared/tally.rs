@@ -13,6 +13,9 @@ pub(super) const LISTED: u32 = 1_000;
 pub(super) const CELLS: u64 = 10;
 /// How long a limit that was forgotten gives nothing, in microseconds: all that know of starts tell of them meanwhile.
 pub(super) const SETTLE: u64 = 200_000;
+/// For how long whoever has waited longest for a slot goes first at least, in microseconds: it has to hear that it may, and to
+/// ask.
+pub(super) const TURN: u64 = 25_000;
 /// Lateness that spacing catches up, in microseconds.
 pub(super) const CATCH_UP: u64 = 2_000;
 
@@ -216,7 +219,7 @@ impl Line<'_> {
                     news.push(News::Freed { name: Arc::clone(name) });
                     // Who frees one while others wait lets the first of them go first, who hears of it only now.
                     if next.is_none() && waiting[0] != ask.process {
-                        *next = Some((waiting.remove(0), now + micros(ask.lag)));
+                        *next = Some((waiting.remove(0), now + micros(ask.lag).max(TURN)));
                     }
                 }
                 self.closed = next.map(|(_, until)| until - now);

@@ -127,6 +127,20 @@ impl<W> Scheduler<W> {
         self.tell_caps(caps);
     }
 
+    /// Whether the store has yet to hear that slots of a key are free, or may just be giving some.
+    pub(in crate::engine) fn is_owed_to_store(&self, id: KeyId) -> bool {
+        let Some(store) = &self.store else { return false };
+        let is_its = |site: &Site| match site {
+            Site::Key(key, _) | Site::Own(_, key, _) => *key == id,
+            Site::Shared(_) | Site::Endpoint(..) => false,
+        };
+        let is_changed = |from: Site, to: Site| store.changed.range(from..=to).next().is_some();
+        let mut rules = (0..=u16::MAX).zip(&*self.plan.rules).map(|(rule, _)| RuleId(rule));
+        is_changed(Site::Key(id, 0), Site::Key(id, usize::MAX))
+            || rules.any(|rule| is_changed(Site::Own(rule, id, 0), Site::Own(rule, id, usize::MAX)))
+            || store.lines.iter().any(|line| is_cap(line.kind) && is_its(&line.site))
+    }
+
     /// What the store is to be told, beside what is asked of it: all that is news of limits that are asked for, and of
     /// others so much that it has time for other processes. The rest is told with the batches that follow.
     pub(super) fn tell_store(&mut self, now: Instant) {

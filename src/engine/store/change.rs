@@ -4,6 +4,7 @@ use std::mem::{discriminant, take};
 
 use super::{Given, Site};
 use crate::engine::answer::KeyId;
+use crate::engine::limit;
 use crate::engine::plan::{LimitKind, LimitSpec, Plan, RuleId};
 use crate::engine::pool::EndpointId;
 use crate::engine::queue::Queue;
@@ -97,9 +98,11 @@ impl<W> Scheduler<W> {
         let Queue { rule, key, ref numbers, .. } = self.queues[queue];
         let key = KeyId { index: key, generation: self.keys.generation(key) };
         let own = Queue::own(numbers, &self.plan.rules[usize::from(rule)]);
+        let longest = own.iter().filter(|spec| spec.is_shared()).map(|spec| limit::period(spec.kind)).max();
         let fresh: Vec<Site> = fresh(old, own).map(|limit| Site::Own(RuleId(rule), key, limit)).collect();
         if let Some(store) = &mut self.store {
             store.untold.extend(fresh.into_iter().map(|site| (site, Instant::ZERO)));
+            store.longest_own = store.longest_own.max(longest.unwrap_or(Nanos::ZERO));
             for limit in 0..old.len() {
                 store.reopen(Site::Own(RuleId(rule), key, limit));
             }

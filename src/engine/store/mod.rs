@@ -166,6 +166,8 @@ pub(super) struct Store {
     telling: BTreeMap<Site, Instant>,
     /// Requests that could not use what they were given, as they were too late.
     late: u32,
+    /// The longest time for which the store counts a start under numbers of a key's own.
+    longest_own: Nanos,
     /// Since when starts are not known to the store.
     alone_since: Option<Instant>,
     /// What the other machines are to be told.
@@ -221,6 +223,7 @@ impl Store {
             untold: BTreeMap::new(),
             telling: BTreeMap::new(),
             late: 0,
+            longest_own: Nanos::ZERO,
             alone_since: None,
             words: Vec::new(),
         }

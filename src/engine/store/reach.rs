@@ -53,6 +53,7 @@ impl<W> Scheduler<W> {
         let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints).flat_map(|endpoint| &endpoint.limits);
         let all = own.chain(&plan.key_limits).chain(&plan.shared_limits).chain(endpoints);
         let shared = all.filter(|spec: &&LimitSpec| spec.is_shared());
-        shared.map(|spec| limit::period(spec.kind)).max().unwrap_or(Nanos::ZERO)
+        let of_keys = self.store.as_ref().map(|store| store.longest_own);
+        shared.map(|spec| limit::period(spec.kind)).chain(of_keys).max().unwrap_or(Nanos::ZERO)
     }
 }

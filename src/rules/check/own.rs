@@ -27,6 +27,12 @@ impl Checker<'_> {
                 if !unread && !rules.iter().any(|known| **known == *rule.value) {
                     self.push(wording::unknown_rule(&rule.value, rules.iter().map(|name| &**name)), &path, rule.place);
                 }
+                let is_known = |(name, _): &&(At<String>, _)| name.value == rule.value;
+                if let Some((_, outer)) = self.builder.rules.iter().find(is_known)
+                    && outer.caps.share_per_key.as_ref().is_some_and(|at| at.value)
+                {
+                    self.shared_quotas(quotas, &path, rule.place);
+                }
                 by_rule.insert(rule.value.as_str().into(), self.quotas(quotas, &path));
             }
             checked.insert(key.value.as_str().into(), by_rule);
@@ -58,6 +64,9 @@ pub(in crate::rules) fn own(
     }
     let list: Vec<At<Quota>> = quotas.iter().cloned().map(At::from).collect();
     let checked = checker.quotas(&list, &path);
+    if known.as_ref().is_some_and(|(_, rule)| rule.caps.share_per_key) {
+        checker.shared_quotas(&list, &path, None);
+    }
     let found = checker.findings.len();
     for zone in std::mem::take(&mut checker.zones) {
         // A zone that does not exist is found already.

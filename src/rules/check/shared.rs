@@ -65,20 +65,23 @@ impl Checker<'_> {
         {
             let Some(place) = shared.filter(|at| at.value).map(|at| at.place) else { continue };
             self.any_shared = true;
-            let path = join(path, name);
-            let reasons: Vec<&str> = quotas.iter().filter_map(|quota| self.not_shareable(&quota.value)).collect();
-            for found in reasons {
-                self.push_not_shareable(found, &path, place);
-            }
-            let alike = |one: &Quota, other: &Quota| {
-                let counted = self.counted(other);
-                one.own_unit() == other.own_unit() && self.counted(one).iter().any(|by| counted.contains(by))
-            };
-            let twice =
-                |(at, quota): (usize, &At<Quota>)| quotas[..at].iter().any(|one| alike(&one.value, &quota.value));
-            if quotas.iter().enumerate().any(twice) {
-                self.push_not_shareable("two quotas of one length", &path, place);
-            }
+            self.shared_quotas(quotas, &join(path, name), place);
+        }
+    }
+
+    /// Quotas that a store is to keep.
+    pub(super) fn shared_quotas(&mut self, quotas: &[At<Quota>], path: &str, place: Option<Place>) {
+        let reasons: Vec<&str> = quotas.iter().filter_map(|quota| self.not_shareable(&quota.value)).collect();
+        for found in reasons {
+            self.push_not_shareable(found, path, place);
+        }
+        let alike = |one: &Quota, other: &Quota| {
+            let counted = self.counted(other);
+            one.own_unit() == other.own_unit() && self.counted(one).iter().any(|by| counted.contains(by))
+        };
+        let twice = |(at, quota): (usize, &At<Quota>)| quotas[..at].iter().any(|one| alike(&one.value, &quota.value));
+        if quotas.iter().enumerate().any(twice) {
+            self.push_not_shareable("two quotas of one length", path, place);
         }
     }
 

@@ -27,7 +27,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     if outside {
                         self.meter.waits_outside(self.shared.borrow(), self.rule);
                     }
-                    if self.wishes.fail_fast && !granted {
+                    if self.wishes.fail_fast && !granted && (outside || !self.waits_for_store()) {
                         return Poll::Ready(Err(self.not_now(known)));
                     }
                 }

@@ -239,7 +239,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         if let Some(Claim::Refused { why, waited }) = refused {
             return Err(self.refused(known, why, waited));
         }
-        if self.wishes.fail_fast && !granted {
+        if self.wishes.fail_fast && !granted && !self.waits_for_store() {
             return Err(self.not_now(known));
         }
         Ok(())

@@ -10,6 +10,7 @@
 local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
+local TURN = 25000
 
 local at = 5
 local function number()
@@ -227,7 +228,7 @@ local function open_slots(l)
     redis.call('PUBLISH', ARGV[5], 'freed ' .. l.key)
     -- Who frees one while others wait lets the first of them go first, who hears of it only now.
     if not l.next and l.waiting[1] ~= process then
-      l.next, l.next_till = table.remove(l.waiting, 1), now + lag
+      l.next, l.next_till = table.remove(l.waiting, 1), now + math.max(lag, TURN)
     end
   end
   if l.next then
