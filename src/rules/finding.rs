@@ -248,7 +248,7 @@ impl fmt::Display for Finding {
 ///     "1:11: error[zero] overall: found `0/1s`, a count of zero; allowed: a count from 1 to 4294967295\n\
 ///      2:1: error[unknown-field] retries: found `retries`; allowed: `overall`, `per_key`, `concurrency`, \
 ///      `key_concurrency`, `margin`, `count_from`, `units`, `fair_by`, `ban_guard`, `queue`, `default_rule`, \
-///      `attempt_timeout`, `rules`, `limits`, `lanes`, `keys`, `dialects`, `retry`, `pool`; did you mean `retry`?"
+///      `attempt_timeout`, `rules`, `limits`, `lanes`, `keys`, `dialects`, `retry`, `pool`, `shared`; did you mean `retry`?"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
