@@ -294,18 +294,17 @@ impl Asker {
                 state.desk.give_up();
                 state.machine.fail(now);
             }
-            let mut due = None;
             match state.machine.reach() {
                 Reach::Alone | Reach::Open | Reach::Closed => return Errand::Probe,
-                Reach::Back(since) => {
-                    let until = since.saturating_add(state.machine.longest_shared());
-                    if until <= now {
-                        state.machine.set_reach(now, Reach::Asked);
-                    } else {
-                        due = Some(from_now(until));
-                    }
+                Reach::Nowhere | Reach::Asked | Reach::Back(_) => {}
+            }
+            let mut due = None;
+            if let Some(until) = state.machine.part_until() {
+                if until <= now {
+                    state.machine.set_reach(now, Reach::Asked);
+                } else {
+                    due = (until != Instant::NEVER).then(|| from_now(until));
                 }
-                Reach::Nowhere | Reach::Asked => {}
             }
             if self.slowest.is_none() && state.machine.plan().is_shared() {
                 return Errand::Greet;
@@ -473,7 +472,7 @@ impl Asker {
 
 impl Link {
     /// What a balancer does without the store, as its present rules say.
-    fn reach_without(shared: &Shared) -> Reach {
+    pub(super) fn reach_without(shared: &Shared) -> Reach {
         match shared.live.load().rules.shared().on_outage() {
             OnOutage::LocalShare => Reach::Alone,
             OnOutage::Closed => Reach::Closed,

@@ -8,7 +8,7 @@ use super::driver::{Link, PATIENCE, PROBE};
 use super::guarded::call;
 use super::ledger::Ledger;
 use super::store::{HeldPart, News};
-use crate::engine::{HoldCause, Instant, KeyId, Opening, Scope, Site, Target, Turned, Word};
+use crate::engine::{HoldCause, Instant, KeyId, Opening, Reach, Scope, Site, Target, Turned, Word};
 use crate::key::Key;
 use crate::runtime::{Event, Locked as State, Shared};
 
@@ -118,14 +118,20 @@ impl Link {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears what others tell.
+    /// Hears what others tell. Where that breaks off the others may be without the store as well, though nothing was asked of
+    /// it meanwhile that would have shown it: what they start of their parts it knows only after a while.
     pub(super) async fn hear_all(&self, shared: &Weak<Shared>) {
         while shared.strong_count() > 0 {
             if let Ok(mut ears) = call(PATIENCE * 5, || self.store.hear(self.process)).await {
+                set_part(shared, |reach, now| (reach == Reach::Back(Instant::NEVER)).then_some(Reach::Back(now)));
                 while let Some(heard) = ears.recv().await {
                     let news = self.ledger().hear(heard);
                     self.heed_all(shared, news);
                 }
+                set_part(shared, |reach, _| match reach {
+                    Reach::Asked | Reach::Back(_) => Some(Reach::Back(Instant::NEVER)),
+                    Reach::Nowhere | Reach::Alone | Reach::Open | Reach::Closed => None,
+                });
             }
             sleep(PROBE).await;
         }
@@ -176,6 +182,17 @@ impl Link {
                 }
             }
         }
+    }
+}
+
+/// Has a balancer keep to its part of limits, if parts are what others go on with, or to that no more.
+fn set_part(shared: &Weak<Shared>, part: impl Fn(Reach, Instant) -> Option<Reach>) {
+    if let Some(shared) = shared.upgrade().filter(|shared| Link::reach_without(shared) == Reach::Alone) {
+        shared.with(|state, now| {
+            if let Some(reach) = part(state.machine.reach(), now) {
+                state.machine.set_reach(now, reach);
+            }
+        });
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) enum Alone {
     No,
     /// It does since then.
     Since(Instant),
-    /// The store is back since then: until its period is over, others may have used their part of a limit.
+    /// The store is back since then: for a while it does not know yet what others started of their parts.
     Until(Instant),
 }
 
@@ -93,8 +93,9 @@ enum Part {
 }
 
 impl Alone {
-    /// A limit with a longer period than this is not waited for when the store is lost.
-    const PATIENCE: Nanos = Nanos::from_secs(2);
+    /// Of a limit with a longer period than this there is a part at once when the store is lost, and all of it after this
+    /// time when it is back: by then all have told it what they started.
+    pub(super) const PATIENCE: Nanos = Nanos::from_secs(2);
 
     fn part(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Part {
         let period = period(whole);
@@ -104,7 +105,7 @@ impl Alone {
             Self::Since(lost) if period <= Self::PATIENCE && lost.saturating_add(period) > now => {
                 Part::NotBefore(lost.saturating_add(period))
             }
-            Self::Until(back) if back.saturating_add(period) <= now => Part::Of(whole),
+            Self::Until(back) if back.saturating_add(period.min(Self::PATIENCE)) <= now => Part::Of(whole),
             Self::Since(_) | Self::Until(_) => part.map_or(Part::Nothing, Part::Of),
         }
     }

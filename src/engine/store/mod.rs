@@ -126,7 +126,8 @@ pub enum Reach {
     Nowhere,
     /// It is asked.
     Asked,
-    /// It is asked, and nobody could reach it before this instant: of each limit the machine keeps to its part for a period.
+    /// It is asked, and others may have been without it until this instant: of each limit the machine keeps to its part for
+    /// a period, 2 s at most. [`Instant::NEVER`]: they may be still.
     Back(Instant),
     /// It cannot be reached: the machine keeps to its part.
     Alone,

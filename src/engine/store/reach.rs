@@ -1,7 +1,7 @@
 //! Whether the store is asked, and what the machine does while it cannot be.
 
 use super::{Reach, Store};
-use crate::engine::limit;
+use crate::engine::limit::{self, Alone};
 use crate::engine::plan::LimitSpec;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
@@ -11,7 +11,7 @@ impl<W> Scheduler<W> {
     /// none.
     ///
     /// Whatever waits is decided anew. What started while the store could not be reached is told to it with the first batch
-    /// afterwards.
+    /// afterwards; what was only granted by then is asked for like all else.
     pub fn set_reach(&mut self, now: Instant, reach: Reach) {
         let now = self.tick(now);
         if self.store.is_none() {
@@ -22,7 +22,13 @@ impl<W> Scheduler<W> {
         }
         self.recall_asked(now);
         let Some(store) = &mut self.store else { return };
+        let was_asked = store.is_asked();
         store.reach = reach;
+        if !was_asked && store.is_asked() {
+            let rules = store.rules.clone();
+            self.revoke_where(now, |queue| rules[usize::from(queue.rule)]);
+        }
+        let Some(store) = &mut self.store else { return };
         match reach {
             Reach::Alone | Reach::Open | Reach::Closed => {
                 store.alone_since.get_or_insert(now);
@@ -43,6 +49,15 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn reach(&self) -> Reach {
         self.store.as_ref().map_or(Reach::Nowhere, |store| store.reach)
+    }
+
+    /// Until when it keeps to its part of limits, now that the store is back; never, if that ends with other news.
+    #[must_use]
+    pub fn part_until(&self) -> Option<Instant> {
+        match self.reach() {
+            Reach::Back(since) => Some(since.saturating_add(self.longest_shared().min(Alone::PATIENCE))),
+            Reach::Nowhere | Reach::Asked | Reach::Alone | Reach::Open | Reach::Closed => None,
+        }
     }
 
     /// The longest time for which the store counts a start.

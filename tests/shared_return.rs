@@ -1,0 +1,100 @@
+//! What starts around the return of a store that some could not reach.
+#![cfg(feature = "shared")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use request_balancer::engine::{Answers, Claim, Entry, Instant as At, Reach, RuleId, Scheduler};
+use request_balancer::shared::MemoryStore;
+use request_balancer::{Balancer, Failure, Rules};
+use tokio::time::{Instant, sleep};
+
+const MILLI: Duration = Duration::from_millis(1);
+const SEC: Duration = Duration::from_secs(1);
+
+fn rules(text: &str) -> Rules {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_was_granted_without_the_store_is_asked_for_when_it_is_back() {
+    let rules = rules("overall = { limit = '4/1s', shared = true }\n[shared]\nprocesses = 2");
+    let mut machine: Scheduler<()> = Scheduler::new(rules.plan());
+    let at = At::from_millis;
+    let key = machine.add_key(at(0), 1);
+    machine.set_reach(at(0), Reach::Alone);
+    let ids = [0; 2].map(|_| machine.enqueue(at(0), key, RuleId(0), Entry::default()).unwrap());
+    machine.dispatch(at(1_000));
+    assert!(matches!(machine.claim(at(1_000), ids[0]), Claim::Started { .. }));
+    // The second is granted, too, but did not start: nobody told the store of it.
+    machine.set_reach(at(1_001), Reach::Back(at(1_001)));
+    assert_eq!(machine.claim(at(1_001), ids[1]), Claim::Waiting);
+    let batch = machine.collect(at(1_001)).unwrap();
+    assert_eq!(batch.asks.len(), 1);
+    machine.answer(at(1_002), &Answers { taken: vec![true], usable_until: At::NEVER, ..Answers::default() });
+    assert!(matches!(machine.claim(at(1_002), ids[1]), Claim::Started { .. }));
+}
+
+/// A process that has used the store, long ago.
+async fn process(store: &MemoryStore) -> Balancer {
+    let text = "overall = { limit = '20/60s', shared = true }\n[shared]\nprocesses = 2";
+    let balancer = Balancer::builder(rules(text)).shared(store.clone()).build();
+    balancer.run("default", 1, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
+    sleep(100 * SEC).await;
+    balancer
+}
+
+/// When attempts start, in milliseconds.
+#[derive(Clone)]
+struct Log {
+    begin: Instant,
+    starts: Arc<Mutex<Vec<u128>>>,
+}
+
+impl Log {
+    fn send(&self, balancer: &Balancer, times: usize) {
+        for _ in 0..times {
+            let (balancer, log) = (balancer.clone(), self.clone());
+            tokio::spawn(async move {
+                let note = async |_| {
+                    log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
+                    Ok::<_, Failure<()>>(())
+                };
+                let _ = balancer.run("default", 1, note).await;
+            });
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asked_nothing_while_it_was_away_leaves_others_their_parts() {
+    let store = MemoryStore::new();
+    let (busy, idle) = (process(&store).await, process(&store).await);
+    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    store.set_away(true);
+    sleep(9_900 * MILLI).await;
+    log.send(&busy, 30);
+    sleep(100 * MILLI).await;
+    store.set_away(false);
+    // It never noticed: the store knows of nothing, and has room for all of these.
+    log.send(&idle, 30);
+    sleep(40 * SEC).await;
+    // One loses it after three calls and starts its part; the other one starts its own.
+    let mut starts = std::mem::take(&mut *log.starts.lock().unwrap());
+    starts.sort_unstable();
+    let parts: Vec<_> = [[9_940; 10], [10_000; 10]].concat();
+    assert_eq!(starts, parts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_is_back_when_all_had_time_to_tell() {
+    let store = MemoryStore::new();
+    let balancer = process(&store).await;
+    // Only the way of news is cut, and nothing was asked since.
+    store.deafen();
+    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    log.send(&balancer, 20);
+    sleep(10 * SEC).await;
+    // News are heard again 200 ms later, and 2 s after that everybody has told what it started.
+    assert_eq!(*log.starts.lock().unwrap(), [[0; 10], [2_200; 10]].concat());
+}
