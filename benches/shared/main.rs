@@ -147,7 +147,14 @@ fn question(keys: u64, key: u64) -> Ask {
 fn limit(name: &str, count: u32, period: Nanos) -> AskedLimit {
     let anchor = if period.is_zero() { Anchor::End } else { Anchor::Start };
     let kind = LimitKind::Window { count, period, anchor, grain: Nanos::ZERO };
-    AskedLimit { name: format!("{{rb}}:v1:{name}").into(), kind, held: 0, told: Told::Nothing, known: Known::default() }
+    AskedLimit {
+        name: format!("{{rb}}:v1:{name}").into(),
+        kind,
+        held: 0,
+        told: Told::Nothing,
+        said: Vec::new(),
+        known: Known::default(),
+    }
 }
 
 /// How much a full limit needs in the store.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::answer::{KeyId, RequestId, Target};
 use super::guard::Notice;
 use super::limit::{self, Word};
-use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Narrows, Origin, RulePlan};
+use super::plan::{Charge, LimitKind, LimitRef, LimitSpec, Narrows, Origin, RuleId, RulePlan};
 use super::pool::{EndpointId, EndpointPlan};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
+use super::store::Site;
 use super::time::{Instant, Nanos};
 
 /// What a response says of one of the server's windows.
@@ -129,7 +130,7 @@ impl<W> Scheduler<W> {
             }
             self.compare(circle, spot, &window);
             self.learn(now, queue, spot, &window);
-            if let Some(windows) = self.narrow(now, sent, circle, spot, &window) {
+            if let Some(windows) = self.narrow(now, Some((id.index, sent)), circle, spot, &window) {
                 match told.iter_mut().find(|(at, _)| *at == spot) {
                     Some((_, bits)) => *bits |= windows,
                     None => told.push((spot, windows)),
@@ -182,7 +183,7 @@ impl<W> Scheduler<W> {
             self.observes = true;
             if let Some((spot, window)) = self.aim(circle, window) {
                 self.compare(circle, spot, &window);
-                self.narrow(now, now, circle, spot, &window);
+                self.narrow(now, None, circle, spot, &window);
             }
         }
         if let Some(key) = circle.key {
@@ -281,11 +282,12 @@ impl<W> Scheduler<W> {
         self.plan.pool.as_ref()?.endpoints.get(usize::from(circle.endpoint?.0))
     }
 
-    /// Lays a window over its limit. Returns it as a bit, if it told what is left.
+    /// Lays a window over its limit, and has the store told if one keeps it. `answered`: the request whose response says so,
+    /// and when it was sent. Returns the window as a bit, if it told what is left.
     fn narrow(
         &mut self,
         now: Instant,
-        sent: Instant,
+        answered: Option<(u32, Instant)>,
         circle: Circle,
         spot: Spot,
         window: &ServerWindow<'_>,
@@ -298,7 +300,7 @@ impl<W> Scheduler<W> {
             per: window.per,
             limit: window.limit,
             left,
-            sent,
+            sent: answered.map_or(now, |(_, sent)| sent),
             read: now,
             reset: window.reset.map(|reset| (reset.after, reset.grain)),
             else_for: window.per.unwrap_or(period),
@@ -317,7 +319,29 @@ impl<W> Scheduler<W> {
                 seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
             }
         };
-        Some(state.observe(word))
+        let bit = state.observe(word);
+        if self.store.is_some()
+            && let Some(site) = self.site_of(circle, spot)
+        {
+            self.note_for_store(site, answered.map(|(index, _)| index), &word);
+        }
+        Some(bit)
+    }
+
+    /// Where a limit stands as a store has it.
+    fn site_of(&self, circle: Circle, spot: Spot) -> Option<Site> {
+        let key = || {
+            let index = circle.key?;
+            Some(KeyId { index, generation: self.keys.generation(index) })
+        };
+        match spot {
+            Spot::Own(position) => Some(Site::Own(RuleId(circle.rule?), key()?, position)),
+            Spot::Key(limit) => Some(Site::Key(key()?, limit)),
+            Spot::Shared(limit) => Some(Site::Shared(limit)),
+            Spot::Endpoint(position) => Some(Site::Endpoint(circle.endpoint?, position)),
+            // No store keeps limits of a key on an endpoint.
+            Spot::Seat(_) => None,
+        }
     }
 
     fn spec_at(&self, circle: Circle, spot: Spot) -> Option<&LimitSpec> {

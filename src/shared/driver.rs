@@ -186,7 +186,14 @@ impl Link {
         if caps.is_empty() {
             return;
         }
-        let free = |(name, kind)| AskedLimit { name, kind, held: 0, told: Told::Nothing, known: Known::default() };
+        let free = |(name, kind)| AskedLimit {
+            name,
+            kind,
+            held: 0,
+            told: Told::Nothing,
+            said: Vec::new(),
+            known: Known::default(),
+        };
         let ask = self.question(Duration::ZERO, caps.into_iter().map(free).collect(), Vec::new());
         // If that fails, the lease sees to it.
         drop(call(PATIENCE, || self.store.ask(ask)).await);
@@ -387,6 +394,7 @@ impl Asker {
                 kind: line.kind,
                 held: line.held,
                 told: line.told.clone(),
+                said: line.said.clone(),
                 known: memory.known.get(name).map_or_else(Known::default, |remembered| remembered.known),
             });
             limits.collect()
@@ -435,7 +443,8 @@ impl Asker {
         let lease = self.link.shared.lease();
         let mut memory = self.link.memory();
         for ((line, name), limit) in lines.iter().zip(names).zip(&reply.limits) {
-            let until = now + (Duration::from(line.period()) * 2).max(lease);
+            // News that there is room again is of use for as long as it has none.
+            let until = now + (Duration::from(line.period()) * 2).max(lease).max(limit.wait.unwrap_or_default());
             memory.note(name, limit.known, line.site, until);
         }
         let lost = names
@@ -487,5 +496,7 @@ fn answers(lines: &[Line], reply: Reply, lost: Vec<bool>, usable_until: Instant)
         let wait = Nanos::from(limit.wait?);
         Some(if line.is_cap() { wait.min(SLOT) } else { wait })
     });
-    Answers { waits: waits.collect(), lost, taken: reply.taken, usable_until }
+    let waits = waits.collect();
+    let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();
+    Answers { waits, lost, stands, taken: reply.taken, usable_until }
 }

@@ -217,6 +217,7 @@ impl Driver<'_> {
             kind: line.kind,
             held: line.held,
             told: line.told.clone(),
+            said: line.said.clone(),
             known: self.known.get(name).copied().unwrap_or_default(),
         });
         let limits = limits.collect();
@@ -229,7 +230,8 @@ impl Driver<'_> {
             self.known.insert(Arc::clone(name), limit.known);
         }
         let waits = reply.limits.iter().map(|limit| limit.wait.map(Nanos::from)).collect();
-        let answers = Answers { taken: reply.taken, waits, lost: Vec::new(), usable_until: now };
+        let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();
+        let answers = Answers { taken: reply.taken, waits, lost: Vec::new(), stands, usable_until: now };
         self.machine.answer(now, &answers);
         for news in news {
             let News::Freed { name: freed } = news else { panic!("{news:?}") };
@@ -264,6 +266,7 @@ fn one_by_one(specs: &[LimitSpec], calls: &[Call], store: Store<'_>) -> Vec<Inst
         kind: spec.kind,
         held,
         told: Told::Nothing,
+        said: Vec::new(),
         known: Known::default(),
     };
     let question = |process, number, requests| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::engine::{LimitKind, Scope, Take, Told};
+use crate::engine::{LimitKind, Said, Scope, Stand, Take, Told};
 use crate::key::Key;
 
 /// An answer on its way.
@@ -73,6 +73,10 @@ pub struct AskedLimit {
     pub held: u32,
     /// What is to be counted besides, before anything is given.
     pub told: Told,
+    /// What servers said of it: what one leaves, nobody is given more of until its window begins anew. Of one window the word
+    /// counts that answers the latest start, of two that answer the same the one that leaves less; so many are left as it says
+    /// less what was given after that start.
+    pub said: Vec<Said>,
     /// What the store said of it the last time.
     pub known: Known,
 }
@@ -98,7 +102,7 @@ pub struct Reply {
 }
 
 /// What a store says of a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitReply {
     /// It had no room for a request, and has none for so long.
     pub wait: Option<Duration>,
@@ -106,6 +110,8 @@ pub struct LimitReply {
     pub known: Known,
     /// The store forgot what this process was given before. It gives nothing for a moment, so that all can tell it.
     pub lost: bool,
+    /// How its count stands after the batch, if it is a window or a bucket: servers narrow no other limits.
+    pub stand: Option<Stand>,
 }
 
 /// News as they are heard.
@@ -161,7 +167,7 @@ pub enum News {
         /// When its count began anew.
         epoch: u64,
     },
-    /// A concurrency cap that had nothing left has a slot again.
+    /// A concurrency cap that had nothing left has a slot again, or a server leaves more than it did.
     Freed {
         /// Its name.
         name: Arc<str>,

@@ -351,22 +351,28 @@ impl Window {
     }
 }
 
-impl Cap {
-    fn new(window: usize, word: Word<'_>) -> Self {
-        let Word { left, sent, read, reset, else_for, at_most, .. } = word;
-        let lasts = match reset {
+impl Word<'_> {
+    /// Until when it counts, if no word is believed for longer than that.
+    pub(crate) fn until(&self, most: Nanos) -> Instant {
+        let lasts = match self.reset {
             // Whole seconds that are over hide up to one more.
             Some((after, grain)) if after.is_zero() => grain,
             Some((after, _)) => after,
-            None => else_for,
+            None => self.else_for,
         };
+        self.read.saturating_add(lasts.min(most))
+    }
+}
+
+impl Cap {
+    fn new(window: usize, word: Word<'_>) -> Self {
+        let Word { left, sent, read, reset, else_for, at_most, .. } = word;
         // It was written between the two, and rounded up or down.
         let reset = reset.map(|(after, grain)| {
             let [earliest, latest] = [sent, read].map(|written| written.saturating_add(after));
             (earliest.saturating_sub(grain), latest.saturating_add(grain))
         });
-        let believed = [at_most, at_most.max(LONGEST)];
-        let [until, end] = believed.map(|most| read.saturating_add(lasts.min(most)));
+        let [until, end] = [at_most, at_most.max(LONGEST)].map(|most| word.until(most));
         Self { window, left, sent, read, reset, until, end, at_most, period: else_for.min(at_most), rolls: None }
     }
 

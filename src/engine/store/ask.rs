@@ -1,6 +1,6 @@
 //! Asking for what is ready, and what follows from the answer.
 
-use super::{Answers, Asked, Batch, Given, Line, MOST, Site, Store, Take, Told, is_cap};
+use super::{Answers, Asked, Batch, Given, Line, MOST, Serial, Site, Store, Take, Told, is_cap};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::plan::{LimitKind, LimitRef, LimitSpec, RuleId};
 use crate::engine::queue::{Queue, QueueState};
@@ -83,19 +83,27 @@ impl<W> Scheduler<W> {
                 }
             }
         }
+        store.servers.note(lines.iter().map(|line| line.site).zip(&answers.stands));
         for (line, _) in lines.iter().zip(&answers.lost).filter(|(_, lost)| **lost) {
             self.recount(line.site);
         }
+        let mut serials = answers.first_serials(&asked);
         let (mut refused, mut given) = (Vec::new(), Vec::new());
         for (position, asked) in asked.into_iter().enumerate() {
-            if answers.taken.get(position).is_some_and(|&taken| taken) {
+            if answers.has_taken(position) {
                 given.push(asked);
             } else {
                 refused.push(asked);
             }
         }
         for asked in given {
-            self.give(now, &asked, &lines, answers.usable_until);
+            let next = |take: &Take| {
+                let serial = serials.get_mut(take.line)?.as_mut()?;
+                serial.number += u64::from(take.cost);
+                Some((lines[take.line].site, *serial))
+            };
+            let serials = asked.takes.iter().filter_map(next).collect();
+            self.give(now, &asked, &lines, (answers.usable_until, serials));
         }
         // The last one first: each goes to the front, and the first one is there at the end.
         for asked in refused.into_iter().rev() {
@@ -113,6 +121,7 @@ impl<W> Scheduler<W> {
             for (site, since) in std::mem::take(&mut store.telling) {
                 store.untold.entry(site).or_insert(since);
             }
+            store.servers.fail(now);
             store.wanted = true;
         }
         self.answer(now, &Answers::default());
@@ -193,7 +202,13 @@ impl<W> Scheduler<W> {
     }
 
     /// Grants what the store gave, unless it may not start any more.
-    fn give(&mut self, now: Instant, asked: &Asked, lines: &[Line], usable_until: Instant) {
+    fn give(
+        &mut self,
+        now: Instant,
+        asked: &Asked,
+        lines: &[Line],
+        (usable_until, serials): (Instant, Vec<(Site, Serial)>),
+    ) {
         let index = asked.id.index;
         let caps: Vec<Site> = asked
             .takes
@@ -216,7 +231,7 @@ impl<W> Scheduler<W> {
             for site in &caps {
                 *store.held.entry(*site).or_default() += 1;
             }
-            store.given.insert(index, Given { usable_until: Some(usable_until), caps });
+            store.given.insert(index, Given { usable_until: Some(usable_until), caps, serials });
         }
         let Self { queues, requests, .. } = self;
         let is_first = queues[queue].granted.is_empty();
@@ -286,12 +301,31 @@ impl<W> Scheduler<W> {
     }
 }
 
+impl Answers {
+    fn has_taken(&self, position: usize) -> bool {
+        self.taken.get(position).is_some_and(|&taken| taken)
+    }
+
+    /// For each limit the number of the last start before the batch.
+    fn first_serials(&self, asked: &[Asked]) -> Vec<Option<Serial>> {
+        let mut serials: Vec<_> = self.stands.iter().map(|stand| stand.as_ref().map(|stand| stand.last)).collect();
+        for (_, asked) in asked.iter().enumerate().filter(|(position, _)| self.has_taken(*position)) {
+            for take in &asked.takes {
+                if let Some(Some(serial)) = serials.get_mut(take.line) {
+                    serial.number = serial.number.saturating_sub(take.cost.into());
+                }
+            }
+        }
+        serials
+    }
+}
+
 impl Store {
     /// The position of a limit among those of the batch.
     pub(super) fn line(&mut self, site: Site, kind: LimitKind) -> usize {
         let held = self.held.get(&site).copied().unwrap_or(0);
         *self.places.entry(site).or_insert_with(|| {
-            self.lines.push(Line { site, kind, held, told: Told::Nothing });
+            self.lines.push(Line { site, kind, held, told: Told::Nothing, said: Vec::new() });
             self.lines.len() - 1
         })
     }

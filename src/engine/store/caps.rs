@@ -68,7 +68,7 @@ impl<W> Scheduler<W> {
             }
         }
         if !caps.is_empty() {
-            store.given.insert(index, Given { usable_until: None, caps });
+            store.given.insert(index, Given { usable_until: None, caps, serials: Vec::new() });
         }
     }
 
@@ -111,7 +111,7 @@ impl<W> Scheduler<W> {
         let Some(store) = &mut self.store else { return };
         if let Some(given) = store.given.get_mut(&index) {
             given.usable_until = None;
-            if given.caps.is_empty() {
+            if given.caps.is_empty() && given.serials.is_empty() {
                 store.given.remove(&index);
             }
         }
@@ -181,6 +181,7 @@ impl<W> Scheduler<W> {
                 store.lines[line].told = told;
             }
         }
+        self.write_said(now, asked.len());
         // As many as are in use now, whenever the line was written.
         if let Some(store) = &mut self.store {
             let Store { lines, held, .. } = &mut **store;

@@ -2,7 +2,7 @@
 
 use std::mem::{discriminant, take};
 
-use super::{Given, Site};
+use super::Site;
 use crate::engine::answer::KeyId;
 use crate::engine::limit;
 use crate::engine::plan::{LimitKind, LimitSpec, Plan, RuleId};
@@ -63,6 +63,7 @@ impl<W> Scheduler<W> {
         store.rules = self.plan.rules.iter().map(|rule| self.plan.is_shared_by(rule)).collect();
         store.closed.clear();
         store.ends.clear();
+        store.servers.clear();
         store.changed.extend(store.held.keys());
         let (changed, untold) = (take(&mut store.changed), take(&mut store.untold));
         let (telling, mut lines) = (take(&mut store.telling), take(&mut store.lines));
@@ -104,7 +105,9 @@ impl<W> Scheduler<W> {
             store.untold.extend(fresh.into_iter().map(|site| (site, Instant::ZERO)));
             store.longest_own = store.longest_own.max(longest.unwrap_or(Nanos::ZERO));
             for limit in 0..old.len() {
-                store.reopen(Site::Own(RuleId(rule), key, limit));
+                let site = Site::Own(RuleId(rule), key, limit);
+                store.reopen(site);
+                store.servers.forget(site);
             }
         }
         self.review_slots(|other| other == queue);
@@ -131,7 +134,7 @@ impl<W> Scheduler<W> {
             self.note_alone(index);
             let until = given.and_then(|given| given.usable_until);
             if let Some(store) = self.store.as_mut().filter(|_| until.is_some()) {
-                store.given.entry(index).or_insert(Given { usable_until: None, caps: Vec::new() }).usable_until = until;
+                store.given.entry(index).or_default().usable_until = until;
             }
         }
         if let Some(store) = &mut self.store {

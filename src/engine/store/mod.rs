@@ -9,6 +9,7 @@
 mod ask;
 mod caps;
 mod change;
+mod observed;
 mod reach;
 mod words;
 
@@ -20,6 +21,10 @@ use super::plan::{LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::EndpointId;
 use super::time::{Instant, Nanos};
 
+use self::observed::Servers;
+pub use self::observed::{Said, Serial, Stand};
+#[cfg(feature = "shared")]
+pub(crate) use self::observed::{WINDOWS, is_narrowed};
 pub use self::words::Word;
 
 /// Where a limit that a store keeps stands in the machine.
@@ -55,6 +60,8 @@ pub struct Line {
     pub held: u32,
     /// What the store is to count besides.
     pub told: Told,
+    /// What servers said of it.
+    pub said: Vec<Said>,
 }
 
 impl Line {
@@ -114,6 +121,8 @@ pub struct Answers {
     pub waits: Vec<Option<Nanos>>,
     /// For each limit whether the store knows nothing of what this machine took before.
     pub lost: Vec<bool>,
+    /// For each limit how the store's count of it stands after the batch; `None` for those that servers don't narrow.
+    pub stands: Vec<Option<Stand>>,
     /// What has not started by then may not start with what it was given.
     pub usable_until: Instant,
 }
@@ -173,6 +182,8 @@ pub(super) struct Store {
     alone_since: Option<Instant>,
     /// What the other machines are to be told.
     words: Vec<Word>,
+    /// What the store knows of servers' windows, and what it is to be told of them.
+    servers: Servers,
 }
 
 /// A request that is being asked for, and what is to be as before if the answer is no.
@@ -195,11 +206,13 @@ pub(super) enum Lets {
     Nothing,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Given {
     /// `None`: it started.
     usable_until: Option<Instant>,
     caps: Vec<Site>,
+    /// Which of the starts that the store gave it is, of each limit that servers narrow.
+    serials: Vec<(Site, Serial)>,
 }
 
 /// Requests of one batch: the store is to do nothing else meanwhile.
@@ -227,6 +240,7 @@ impl Store {
             longest_own: Nanos::ZERO,
             alone_since: None,
             words: Vec::new(),
+            servers: Servers::default(),
         }
     }
 

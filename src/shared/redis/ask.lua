@@ -4,13 +4,17 @@
 --
 -- KEYS: the clock, then the limits. ARGV: process, number, lag, lease, channel, then for each limit
 --   its kind and four numbers (w, t: count, period; s: interval, largest; b: interval, burst; c: count),
---   held, epoch, newest, how many things are told, those (ago and cost; or what is owed);
+--   held, epoch, newest, how many things are told, those (ago and cost; or what is owed), how many things servers said,
+--   those (window, left, epoch and number of the start that was answered or 0 and 0, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
--- Answers now, {taken or not, for each request} and {wait or -1, epoch, newest, lost or not, for each limit}.
+-- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
+-- b the start of the count, how much was given since, the room, how many windows of servers stand, those (window, left);
+-- of others 0, 0, 0, 0.
 local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
 local TURN = 25000
+local WINDOWS = 4
 
 local at = 5
 local function number()
@@ -40,6 +44,12 @@ for i = 1, #KEYS - 1 do
       l.told[j] = { number(), number() }
     end
   end
+  l.said = {}
+  for j = 1, number() do
+    l.said[j] = { name = number(), left = number(), epoch = number(), number = number(), reset = number() }
+  end
+  l.narrowed = l.kind == 'w' or l.kind == 't' or l.kind == 'b'
+  l.given, l.windows = 0, {}
   local span = lease
   if l.kind == 'w' or l.kind == 't' then
     span = l.b + l.b / CELLS
@@ -68,12 +78,93 @@ local function millis(micros)
   return text(math.ceil(micros / 1000) + 1)
 end
 
+-- How much was given, and what servers leave of it, as text.
+local function given_text(l)
+  local parts = { text(l.given) }
+  for _, w in ipairs(l.windows) do
+    parts[#parts + 1] = table.concat({ text(w.name), text(w.left), text(w.epoch), text(w.number), text(w.till) }, ':')
+  end
+  return table.concat(parts, '/')
+end
+
+-- The same back, without the windows that are over.
+local function read_given(l, kept)
+  l.given = tonumber(string.match(kept, '^%d+'))
+  for name, left, epoch, given, till in string.gmatch(kept, '/(%d+):(%d+):(%d+):(%d+):(%d+)') do
+    if tonumber(till) > now then
+      l.windows[#l.windows + 1] = {
+        name = tonumber(name),
+        left = tonumber(left),
+        epoch = tonumber(epoch),
+        number = tonumber(given),
+        till = tonumber(till),
+      }
+    end
+  end
+end
+
+-- Takes in what a server said, unless something newer is known. Returns whether more is left than was known.
+local function hear(l, said)
+  local epoch, answered = said.epoch, said.number
+  if epoch == 0 then
+    epoch, answered = l.epoch, l.given
+  end
+  local since = epoch == l.epoch and math.max(l.given - answered, 0) or l.given
+  local left, till = math.max(said.left - since, 0), now + said.reset
+  local at, known
+  for i, w in ipairs(l.windows) do
+    if w.name == said.name then
+      at, known = i, w
+    end
+  end
+  if till <= now then
+    return false
+  end
+  if known then
+    local is_newer = known.epoch > epoch or known.epoch == epoch and known.number > answered
+    local is_same = known.epoch == epoch and known.number == answered
+    if is_newer or is_same and known.left <= left then
+      return false
+    end
+    table.remove(l.windows, at)
+  end
+  l.windows[#l.windows + 1] = { name = said.name, left = left, epoch = epoch, number = answered, till = till }
+  if #l.windows > WINDOWS then
+    local widest = 1
+    for i, w in ipairs(l.windows) do
+      if w.left >= l.windows[widest].left then
+        widest = i
+      end
+    end
+    table.remove(l.windows, widest)
+  end
+  l.changed_given = true
+  return known and known.left < left
+end
+
 local function width(l)
   return math.max(math.ceil(l.b / CELLS), 1)
 end
 
 local function gone(l, cell)
   return (cell + 1) * width(l) + l.b
+end
+
+-- Reads as many of the oldest starts as are over and as would have to go for everything that is asked and left to others.
+local function read_oldest(l, asked)
+  l.first = {}
+  local look = math.max(l.used + asked - l.a, 0) + 1
+  repeat
+    for _, date in ipairs(redis.call('LRANGE', l.key, #l.first + 1, math.min(look, l.used))) do
+      l.first[#l.first + 1] = date
+    end
+    -- The newest one is not over.
+    while tonumber(l.first[l.popped + 1] or now) + l.b <= now do
+      l.popped = l.popped + 1
+    end
+    look = 2 * look + 2
+  until l.popped < #l.first
+  l.used = l.used - l.popped
 end
 
 -- Reads a limit, forgets what is over, hears what is told, and sees whether anything was lost.
@@ -84,24 +175,21 @@ local function open_list(l, asked)
     l.epoch = now
     l.first = {}
   else
-    local epoch, settles = string.match(redis.call('LINDEX', l.key, 0), '^(%d+)/(%d+)$')
+    local epoch, settles, given = string.match(redis.call('LINDEX', l.key, 0), '^(%d+)/(%d+)/(.*)$')
     l.epoch, l.settles = tonumber(epoch), tonumber(settles)
-    -- Only as many of the oldest as would have to go for everything that is asked and left to others.
-    local look = math.min(l.used, math.max(l.used + asked - l.a, 0) + 1)
-    l.first = look > 0 and redis.call('LRANGE', l.key, 1, look) or {}
-    while l.popped < #l.first and tonumber(l.first[l.popped + 1]) + l.b <= now do
-      l.popped = l.popped + 1
-    end
-    l.used = l.used - l.popped
+    read_given(l, given)
   end
   l.newest = l.used > 0 and tonumber(redis.call('LINDEX', l.key, -1)) or 0
   if not l.fresh and l.newest + l.b <= now then
     -- All is over: whatever comes begins anew.
     redis.call('DEL', l.key)
     l.fresh, l.popped, l.used, l.newest, l.first = true, 0, 0, 0, {}
-    if l.settles <= now then
-      l.epoch, l.settles = now, 0
+    if l.settles <= now and #l.windows == 0 then
+      l.epoch, l.settles, l.given = now, 0, 0
     end
+  end
+  if not l.fresh then
+    read_oldest(l, asked)
   end
   l.added = {}
   if #l.told > 0 then
@@ -138,6 +226,8 @@ local function open_cells(l)
       l.epoch = tonumber(all[i + 1])
     elseif all[i] == 's' then
       l.settles = tonumber(all[i + 1])
+    elseif all[i] == 'g' then
+      read_given(l, all[i + 1])
     else
       local cell = tonumber(all[i])
       if gone(l, cell) > now then
@@ -147,9 +237,9 @@ local function open_cells(l)
       end
     end
   end
-  if not l.fresh and not next(l.cells) and l.settles <= now then
+  if not l.fresh and not next(l.cells) and l.settles <= now and #l.windows == 0 then
     redis.call('DEL', l.key)
-    l.fresh, l.epoch, l.settles = true, now, 0
+    l.fresh, l.epoch, l.settles, l.given = true, now, 0, 0
   end
   l.changed = {}
   for _, start in ipairs(l.told) do
@@ -168,10 +258,20 @@ local function open_cells(l)
 end
 
 local function open_due(l)
-  l.due = tonumber(redis.call('GET', l.key) or 0)
-  l.before = l.due
+  local kept = redis.call('GET', l.key)
+  l.was, l.due, l.epoch = kept, 0, now
+  if kept and l.kind == 'b' then
+    local due, epoch, given = string.match(kept, '^(%d+)/(%d+)/(.*)$')
+    l.due, l.epoch = tonumber(due), tonumber(epoch)
+    read_given(l, given)
+  elseif kept then
+    l.due = tonumber(kept)
+  end
   if l.due + CATCH_UP <= now then
     l.due = 0
+    if #l.windows == 0 then
+      l.epoch, l.given = now, 0
+    end
   end
   if l.told[1] then
     l.due = math.max(l.due, now + l.told[1])
@@ -264,6 +364,16 @@ for _, l in ipairs(limits) do
   else
     open_due(l)
   end
+  if l.narrowed then
+    local frees = false
+    for _, said in ipairs(l.said) do
+      frees = hear(l, said) or frees
+    end
+    if frees then
+      -- Those that a server's window keeps are to ask again if there is more of it.
+      redis.call('PUBLISH', ARGV[5], 'freed ' .. l.key)
+    end
+  end
   -- What was forgotten gives nothing until all that know of starts have told of them.
   if l.lost and l.kind ~= 's' and l.kind ~= 'b' then
     l.settles = now + SETTLE
@@ -340,10 +450,38 @@ local function has_room(l, cost, reserve)
       end
     end
   end
+  local most = l.kind == 'b' and l.b or l.a
+  for _, w in ipairs(l.windows) do
+    if w.left < cost + math.min(reserve, math.max(most - cost, 0)) then
+      l.closed = math.max(l.closed or 0, w.till - now)
+    end
+  end
   return not l.closed
 end
 
+-- How much more there would be now.
+local function room(l)
+  local more
+  if l.settles > now then
+    return 0
+  elseif l.kind == 'b' then
+    more = math.floor((now + l.a * l.b - math.max(l.due, now)) / l.a)
+  else
+    more = l.a - l.used
+  end
+  for _, w in ipairs(l.windows) do
+    more = math.min(more, w.left)
+  end
+  return math.max(more, 0)
+end
+
 local function take(l, cost)
+  if l.narrowed then
+    l.given, l.changed_given = l.given + cost, true
+    for _, w in ipairs(l.windows) do
+      w.left = math.max(w.left - cost, 0)
+    end
+  end
   if l.kind == 'w' then
     local date = math.max(now + lag, l.newest)
     for _ = 1, cost do
@@ -390,16 +528,19 @@ end
 local said = {}
 local lasts = 0
 for _, l in ipairs(limits) do
-  local stays = 0
+  local stays, till = 0, l.settles
+  for _, w in ipairs(l.windows) do
+    till = math.max(till, w.till)
+  end
   if l.kind == 'w' then
-    if l.used > 0 or l.settles > now then
-      local head = text(l.epoch) .. '/' .. text(l.settles)
+    if l.used > 0 or till > now then
+      local head = text(l.epoch) .. '/' .. text(l.settles) .. '/' .. given_text(l)
       if l.fresh then
         redis.call('RPUSH', l.key, head)
       elseif l.popped > 0 then
         redis.call('LPOP', l.key, l.popped + 1)
         redis.call('LPUSH', l.key, head)
-      elseif l.lost then
+      elseif l.lost or l.changed_given then
         redis.call('LSET', l.key, 0, head)
       end
       for from = 1, #l.added, 500 do
@@ -409,12 +550,15 @@ for _, l in ipairs(limits) do
         end
         redis.call('RPUSH', l.key, unpack(dates))
       end
-      stays = math.max(l.newest + l.b, l.settles) - now
+      stays = math.max(l.newest + l.b, till) - now
     end
   elseif l.kind == 't' then
-    if l.used > 0 or l.settles > now then
+    if l.used > 0 or till > now then
       if l.fresh then
         redis.call('HSET', l.key, 'e', text(l.epoch))
+      end
+      if l.changed_given then
+        redis.call('HSET', l.key, 'g', given_text(l))
       end
       if l.lost then
         redis.call('HSET', l.key, 's', text(l.settles))
@@ -422,7 +566,7 @@ for _, l in ipairs(limits) do
       for cell in pairs(l.changed) do
         redis.call('HSET', l.key, text(cell), text(l.cells[cell]))
       end
-      stays = math.max(l.used > 0 and gone(l, l.newest) or 0, l.settles) - now
+      stays = math.max(l.used > 0 and gone(l, l.newest) or 0, till) - now
     end
   elseif l.kind == 'c' then
     if not l.stale then
@@ -451,22 +595,35 @@ for _, l in ipairs(limits) do
     end
     l.epoch, l.newest = 1, 0
   else
-    if l.due + CATCH_UP > now then
-      stays = l.due + CATCH_UP - now
-      redis.call('SET', l.key, text(l.due), 'PX', millis(stays))
-    elseif l.before > 0 then
+    stays = math.max(l.due + CATCH_UP, till) - now
+    if stays > 0 then
+      local kept = text(l.due)
+      if l.kind == 'b' then
+        kept = kept .. '/' .. text(l.epoch) .. '/' .. given_text(l)
+      end
+      redis.call('SET', l.key, kept, 'PX', millis(stays))
+    elseif l.was then
       redis.call('DEL', l.key)
     end
-    l.epoch, l.newest = 1, l.due
+    l.newest = l.due
   end
   if stays > 0 then
     redis.call('PEXPIRE', l.key, millis(stays))
   end
   lasts = math.max(lasts, stays)
+  local is_due = l.kind == 's' or l.kind == 'b'
   said[#said + 1] = l.closed or -1
-  said[#said + 1] = l.epoch
+  said[#said + 1] = is_due and 1 or l.epoch
   said[#said + 1] = l.newest
   said[#said + 1] = l.lost and 1 or 0
+  said[#said + 1] = l.narrowed and l.epoch or 0
+  said[#said + 1] = l.narrowed and l.given or 0
+  said[#said + 1] = l.narrowed and room(l) or 0
+  said[#said + 1] = l.narrowed and #l.windows or 0
+  for _, w in ipairs(l.windows) do
+    said[#said + 1] = w.name
+    said[#said + 1] = w.left
+  end
 end
 if lasts > 0 then
   -- It stays for as long as anything may that is written now or was before.

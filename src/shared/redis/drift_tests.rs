@@ -6,10 +6,10 @@ use std::time::Duration;
 use redis::{Client, Script};
 
 use super::{Redis, wire};
-use crate::engine::{Anchor, LimitKind, Nanos, Take, Told};
+use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Take, Told};
 use crate::rules::Rules;
 use crate::shared::engine_tests::{self, Kind, Store as Answer};
-use crate::shared::store::{Ask, AskedLimit, Known, Store};
+use crate::shared::store::{Ask, AskedLimit, Known, News, Store};
 use crate::shared::tally::Tally;
 
 #[path = "../../../tests/redis_server/mod.rs"]
@@ -18,6 +18,14 @@ mod redis_server;
 fn window(count: u32, period: Nanos) -> LimitKind {
     let anchor = if period.is_zero() { Anchor::End } else { Anchor::Start };
     LimitKind::Window { count, period, anchor, grain: Nanos::ZERO }
+}
+
+fn count(kind: LimitKind) -> u32 {
+    match kind {
+        LimitKind::Window { count, .. } | LimitKind::Calendar { count, .. } => count,
+        LimitKind::Spaced { largest, .. } => largest,
+        LimitKind::Bucket { burst, .. } => burst,
+    }
 }
 
 /// Limits that are over within milliseconds, so that a history has all of their life in it.
@@ -37,6 +45,22 @@ fn kinds() -> Vec<LimitKind> {
     ]
 }
 
+/// What servers may say of a limit of which this is the last start: of more windows than are kept, as an answer to an older
+/// start or one of another count, or as of now.
+fn said(random: &mut fastrand::Rng, last: Serial, count: u32) -> Vec<Said> {
+    let word = |random: &mut fastrand::Rng| {
+        let epoch = if random.u8(0..8) == 0 { random.u64(1..=last.epoch + 1) } else { last.epoch };
+        let number = last.number.saturating_sub(random.u64(0..6)) + u64::from(random.u8(0..30) == 0);
+        Said {
+            window: u64::MAX >> random.u32(12..18),
+            left: if random.bool() { random.u32(0..6) } else { random.u32(0..=count) },
+            answered: (random.u8(0..4) > 0).then_some(Serial { epoch, number }),
+            reset: Nanos::new(random.u64(0..30_000_000)),
+        }
+    };
+    (0..random.usize(1..4)).map(|_| word(random)).collect()
+}
+
 #[tokio::test]
 async fn real_clock_the_script_and_the_memory_say_the_same() {
     let server = redis_server::RedisServer::start();
@@ -48,7 +72,8 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
     let names: Vec<Arc<str>> = (0..kinds.len()).map(|at| format!("{{rb}}:v1:{at}").into()).collect();
     let mut known = vec![[Known::default(); 3]; kinds.len()];
     let mut held = vec![[0_u32; 3]; kinds.len()];
-    let (mut given, mut refused, mut lost) = (0, 0, 0);
+    let mut last = vec![Serial::default(); kinds.len()];
+    let (mut given, mut refused, mut lost, mut narrowed, mut freed) = (0, 0, 0, 0, 0);
     for number in 1..=6_000 {
         let process = random.usize(0..3);
         let mut lines: Vec<usize> = (0..kinds.len()).filter(|_| random.u8(0..3) == 0).collect();
@@ -71,6 +96,7 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
                 kind: kinds[at],
                 held: *running,
                 told,
+                said: if random.u8(0..5) == 0 { said(&mut random, last[at], count(kinds[at])) } else { Vec::new() },
                 known: known[at][process],
             }
         });
@@ -79,19 +105,14 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
             let chosen = (0..lines.len()).filter(|_| random.bool());
             let takes: Vec<usize> = chosen.collect();
             let take = |line: usize| {
-                let most = match kinds[lines[line]] {
-                    LimitKind::Window { count, .. } => count,
-                    LimitKind::Spaced { largest, .. } => largest,
-                    LimitKind::Bucket { burst, .. } => burst,
-                    LimitKind::Calendar { .. } => 1,
-                };
+                let most = count(kinds[lines[line]]);
                 let cost = if random.u8(0..4) == 0 { random.u32(1..=most) } else { 1 };
                 Take { line, cost, reserve: random.u32(0..2) }
             };
             takes.into_iter().map(take).collect()
         });
         let requests: Vec<Vec<Take>> = requests.collect();
-        if random.u8(0..200) == 0 {
+        if random.u8(0..80) == 0 {
             // Both forget.
             let mut connection = store.connection().unwrap();
             let gone = &names[random.usize(0..names.len())];
@@ -108,9 +129,16 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
             requests,
         };
         let reply = store.ask(ask.clone()).await.unwrap();
-        let (expected, _) = tally.answer(reply.now, &ask);
+        let (expected, news) = tally.answer(reply.now, &ask);
         assert_eq!(reply, expected, "question {number}: {ask:#?}");
+        let is_freed =
+            |limit: &AskedLimit| !limit.said.is_empty() && news.contains(&News::Freed { name: limit.name.clone() });
+        freed += ask.limits.iter().filter(|limit| is_freed(limit)).count();
         for (position, &at) in lines.iter().enumerate() {
+            if let Some(stand) = &reply.limits[position].stand {
+                last[at] = stand.last;
+                narrowed += u32::from(!stand.windows.is_empty());
+            }
             known[at][process] = reply.limits[position].known;
             lost += u32::from(reply.limits[position].lost);
         }
@@ -123,6 +151,7 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
         }
     }
     assert!(given > 1_000 && refused > 1_000 && lost > 10, "{given} given, {refused} refused, {lost} lost");
+    assert!(narrowed > 1_000 && freed > 100, "{narrowed} narrowed, {freed} freed");
 }
 
 /// The script with one line changed: the time is what it is told. What is to go by itself stays a thousand times as long.
@@ -193,6 +222,7 @@ async fn real_clock_a_clock_that_is_set_back_stands_still() {
             kind,
             held: 0,
             told: Told::Nothing,
+            said: Vec::new(),
             known: Known::default(),
         }],
         requests: vec![vec![Take { line: 0, cost: 1, reserve: 0 }]],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{LimitKind, Told};
+use crate::engine::{LimitKind, Said, Serial, Stand, Told, is_narrowed};
 use crate::shared::store::{Ask, AskedLimit, Heard, Known, LimitReply, News, Reply, StoreError};
 use crate::shared::subject::Subject;
 use crate::shared::tally::{self, ceil};
@@ -26,7 +26,7 @@ pub(super) fn words(ask: &Ask, channel: &str) -> Vec<String> {
 }
 
 fn limit_words(limit: &AskedLimit, words: &mut Vec<String>) {
-    let AskedLimit { kind, held, told, known, .. } = limit;
+    let AskedLimit { kind, held, told, said, known, .. } = limit;
     let (word, a, b) = match *kind {
         LimitKind::Window { count, period, .. } if period.is_zero() => ("c", count.into(), 0),
         LimitKind::Window { count, .. } if count > tally::LISTED => ("t", u64::from(count), tally::length(*kind)),
@@ -48,24 +48,51 @@ fn limit_words(limit: &AskedLimit, words: &mut Vec<String>) {
         }
         Told::Owed(owed) => words.extend(["1".to_owned(), ceil(*owed).to_string()]),
     }
+    words.push(said.len().to_string());
+    for Said { window, left, answered, reset } in said {
+        // No count began at zero.
+        let Serial { epoch, number } = answered.unwrap_or_default();
+        words.extend([*window, u64::from(*left), epoch, number, ceil(*reset)].map(|number| number.to_string()));
+    }
 }
 
 /// The script's answer.
 pub(super) fn reply(ask: &Ask, (now, taken, said): &(i64, Vec<i64>, Vec<i64>)) -> Result<Reply, StoreError> {
-    if taken.len() != ask.requests.len() || said.len() != ask.limits.len() * 4 {
-        let found = format!("{} requests and {} numbers", taken.len(), said.len());
-        return Err(StoreError::Garbled(found));
+    let mut numbers = said.iter().copied();
+    let limits: Option<Result<_, _>> = ask.limits.iter().map(|limit| limit_reply(limit.kind, &mut numbers)).collect();
+    match limits {
+        Some(limits) if taken.len() == ask.requests.len() && numbers.next().is_none() => {
+            let taken = taken.iter().map(|&taken| taken != 0).collect();
+            Ok(Reply { now: natural(*now), taken, limits: limits? })
+        }
+        Some(_) | None => Err(StoreError::Garbled(format!("{} requests and {} numbers", taken.len(), said.len()))),
     }
-    let number = |number: i64| u64::try_from(number).unwrap_or(0);
-    if let Some(wait) = said.iter().step_by(4).find(|wait| **wait < -1) {
-        return Err(StoreError::Garbled(format!("a wait of {wait} us")));
+}
+
+/// What the next numbers say of a limit. `None`: there are too few.
+fn limit_reply(kind: LimitKind, numbers: &mut impl Iterator<Item = i64>) -> Option<Result<LimitReply, StoreError>> {
+    let mut next = || numbers.next();
+    let (wait, epoch, newest, lost) = (next()?, next()?, next()?, next()?);
+    let (began, given, room, windows) = (next()?, next()?, next()?, next()?);
+    let windows = (0..windows).map(|_| Some((natural(next()?), small(next()?)))).collect::<Option<_>>()?;
+    if wait < -1 {
+        return Some(Err(StoreError::Garbled(format!("a wait of {wait} us"))));
     }
-    let limits = said.chunks_exact(4).map(|said| LimitReply {
-        wait: u64::try_from(said[0]).ok().map(Duration::from_micros),
-        known: Known { epoch: number(said[1]), newest: number(said[2]) },
-        lost: said[3] != 0,
-    });
-    Ok(Reply { now: number(*now), taken: taken.iter().map(|&taken| taken != 0).collect(), limits: limits.collect() })
+    let last = Serial { epoch: natural(began), number: natural(given) };
+    Some(Ok(LimitReply {
+        wait: u64::try_from(wait).ok().map(Duration::from_micros),
+        known: Known { epoch: natural(epoch), newest: natural(newest) },
+        lost: lost != 0,
+        stand: is_narrowed(kind).then(|| Stand { last, room: small(room), windows }),
+    }))
+}
+
+fn natural(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn small(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 
 /// News as the script reads them.

@@ -1,11 +1,14 @@
 //! The arithmetic of a store, in whole microseconds of its own time: what the script does in Redis, in memory.
 
+mod said;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::said::Given;
 use super::store::{Ask, AskedLimit, Known, LimitReply, News, Reply};
-use crate::engine::{LimitKind, Nanos, Take, Told};
+use crate::engine::{LimitKind, Nanos, Stand, Take, Told, is_narrowed};
 
 /// A window that counts more than this is counted in cells.
 pub(super) const LISTED: u32 = 1_000;
@@ -33,15 +36,17 @@ struct Kept {
     expires: u64,
     /// Until when it gives nothing, as it was forgotten and processes may still have to tell of their starts.
     settles: u64,
+    /// What was given since its count began.
+    given: Given,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
     /// When each start counts, oldest first.
-    List { epoch: u64, dates: VecDeque<u64> },
+    List(VecDeque<u64>),
     /// How many count in which cell.
-    Cells { epoch: u64, counts: BTreeMap<u64, u64> },
+    Cells(BTreeMap<u64, u64>),
     /// When everything is paid for.
     Due(u64),
     /// Who has how many slots, until when, as of which question; who waits for one, the first one first; and who is next,
@@ -100,12 +105,12 @@ impl Tally {
         let mut limits = Vec::with_capacity(lines.len());
         for line in lines {
             let Line { asked, mut kept, closed, lost, .. } = line;
-            let known = kept.known();
-            kept.expires = kept.expires(asked.kind).max(kept.settles);
+            let (known, stand) = (kept.known(), kept.stand(now, asked.kind));
+            kept.expires = kept.expires(asked.kind).max(kept.settles).max(kept.given.until());
             if kept.expires > now {
                 self.states.insert(Arc::clone(&asked.name), kept);
             }
-            limits.push(LimitReply { wait: closed.map(Duration::from_micros), known, lost });
+            limits.push(LimitReply { wait: closed.map(Duration::from_micros), known, lost, stand });
         }
         (Reply { now, taken, limits }, news)
     }
@@ -131,28 +136,39 @@ impl Kept {
             LimitKind::Window { period, .. } if period.is_zero() => {
                 State::Slots { held: BTreeMap::new(), waiting: Vec::new(), next: None }
             }
-            LimitKind::Window { count, .. } if count > LISTED => State::Cells { epoch: now, counts: BTreeMap::new() },
-            LimitKind::Window { .. } | LimitKind::Calendar { .. } => State::List { epoch: now, dates: VecDeque::new() },
+            LimitKind::Window { count, .. } if count > LISTED => State::Cells(BTreeMap::new()),
+            LimitKind::Window { .. } | LimitKind::Calendar { .. } => State::List(VecDeque::new()),
             LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => State::Due(0),
         };
-        Self { expires: 0, settles: 0, state }
+        Self { expires: 0, settles: 0, given: Given::new(now), state }
     }
 
     fn known(&self) -> Known {
+        let epoch = self.given.last.epoch;
         match &self.state {
-            State::List { epoch, dates } => Known { epoch: *epoch, newest: dates.back().copied().unwrap_or(0) },
-            State::Cells { epoch, counts } => {
-                Known { epoch: *epoch, newest: counts.last_key_value().map_or(0, |(cell, _)| *cell) }
-            }
+            State::List(dates) => Known { epoch, newest: dates.back().copied().unwrap_or(0) },
+            State::Cells(counts) => Known { epoch, newest: counts.last_key_value().map_or(0, |(cell, _)| *cell) },
             State::Due(due) => Known { epoch: 1, newest: *due },
             State::Slots { .. } => Known { epoch: 1, newest: 0 },
         }
     }
 
+    /// How it stands, if servers may narrow it.
+    fn stand(&self, now: u64, kind: LimitKind) -> Option<Stand> {
+        let room = match &self.state {
+            _ if self.settles > now => 0,
+            State::List(dates) => u64::from(count(kind)).saturating_sub(dates.len() as u64),
+            State::Cells(counts) => u64::from(count(kind)).saturating_sub(counts.values().sum()),
+            State::Due(due) => (now + whole(kind)).saturating_sub(now.max(*due)) / each(kind),
+            State::Slots { .. } => 0,
+        };
+        is_narrowed(kind).then(|| self.given.stand(room))
+    }
+
     fn expires(&self, kind: LimitKind) -> u64 {
         match &self.state {
-            State::List { dates, .. } => dates.back().map_or(0, |date| date + length(kind)),
-            State::Cells { counts, .. } => counts.last_key_value().map_or(0, |(cell, _)| gone(kind, *cell)),
+            State::List(dates) => dates.back().map_or(0, |date| date + length(kind)),
+            State::Cells(counts) => counts.last_key_value().map_or(0, |(cell, _)| gone(kind, *cell)),
             // What is late by less than that is caught up.
             State::Due(due) => due + CATCH_UP,
             State::Slots { held, next, .. } => {
@@ -166,10 +182,12 @@ impl Kept {
 impl Line<'_> {
     /// Forgets what is over, hears what is told, and sees whether anything was lost.
     fn open(&mut self, now: u64, ask: &Ask, lease: u64, news: &mut Vec<News>) {
-        let AskedLimit { name, kind, held, told, known } = self.asked;
+        let AskedLimit { name, kind, held, told, said, known } = self.asked;
         let kind = *kind;
+        self.kept.given.open(now);
+        let epoch = self.kept.given.last.epoch;
         match &mut self.kept.state {
-            State::List { epoch, dates } => {
+            State::List(dates) => {
                 while dates.front().is_some_and(|date| date + length(kind) <= now) {
                     dates.pop_front();
                 }
@@ -183,9 +201,9 @@ impl Line<'_> {
                 }
                 *dates = all.into();
                 let counts = known.epoch != 0 && known.newest + length(kind) > now;
-                self.lost = counts && known.epoch != *epoch;
+                self.lost = counts && known.epoch != epoch;
             }
-            State::Cells { epoch, counts } => {
+            State::Cells(counts) => {
                 counts.retain(|cell, _| gone(kind, *cell) > now);
                 if let Told::Starts(starts) = told {
                     for (ago, cost) in starts {
@@ -196,9 +214,12 @@ impl Line<'_> {
                     }
                 }
                 let counts = known.epoch != 0 && gone(kind, known.newest) > now;
-                self.lost = counts && known.epoch != *epoch;
+                self.lost = counts && known.epoch != epoch;
             }
             State::Due(due) => {
+                if *due + CATCH_UP <= now {
+                    *due = 0;
+                }
                 if let Told::Owed(owed) = told {
                     *due = (*due).max(now + ceil(*owed));
                 }
@@ -230,6 +251,11 @@ impl Line<'_> {
                 }
             }
         }
+        if is_narrowed(kind) {
+            // Those that a server's window keeps are to ask again if there is more of it.
+            let frees = said.iter().fold(false, |frees, said| self.kept.given.hear(now, said) || frees);
+            news.extend(frees.then(|| News::Freed { name: Arc::clone(name) }));
+        }
     }
 
     /// What was forgotten gives nothing for a while. What spacing and buckets owe, each process knows nearly as well.
@@ -251,13 +277,13 @@ impl Line<'_> {
         }
         let kind = self.asked.kind;
         let wait = match &mut self.kept.state {
-            State::List { dates, .. } => {
+            State::List(dates) => {
                 let over = over(kind, dates.len() as u64, cost, reserve);
                 over.map(|over| {
                     dates.get(over as usize - 1).map_or_else(|| length(kind), |date| date + length(kind) - now)
                 })
             }
-            State::Cells { counts, .. } => over(kind, counts.values().sum(), cost, reserve).map(|over| {
+            State::Cells(counts) => over(kind, counts.values().sum(), cost, reserve).map(|over| {
                 let mut sum = 0;
                 let cell = counts.iter().find(|(_, count)| {
                     sum += **count;
@@ -275,6 +301,8 @@ impl Line<'_> {
                 over(kind, all, cost, reserve).map(|_| soonest.unwrap_or(0))
             }
         };
+        let wanted = u64::from(cost) + u64::from(reserve.min(count(kind).saturating_sub(cost)));
+        let wait = wait.max(self.kept.given.wait(now, wanted));
         self.closed = wait;
         if wait.is_some() {
             self.stand_in_line();
@@ -294,12 +322,13 @@ impl Line<'_> {
 
     fn take(&mut self, now: u64, (lag, lease): (u64, u64), ask: &Ask, cost: u32) {
         let kind = self.asked.kind;
+        self.kept.given.take(cost);
         match &mut self.kept.state {
-            State::List { dates, .. } => {
+            State::List(dates) => {
                 let date = (now + lag).max(dates.back().copied().unwrap_or(0));
                 dates.extend(std::iter::repeat_n(date, cost as usize));
             }
-            State::Cells { counts, .. } => {
+            State::Cells(counts) => {
                 *counts.entry((now + lag) / width(kind)).or_default() += u64::from(cost);
             }
             State::Due(due) => *due = charged(kind, *due, now + lag, cost),
@@ -312,13 +341,18 @@ impl Line<'_> {
     }
 }
 
-/// By how much a window would be over.
-fn over(kind: LimitKind, used: u64, cost: u32, reserve: u32) -> Option<u64> {
-    let count = match kind {
+/// How much a limit gives at once.
+fn count(kind: LimitKind) -> u32 {
+    match kind {
         LimitKind::Window { count, .. } | LimitKind::Calendar { count, .. } => count,
         LimitKind::Spaced { largest, .. } => largest,
         LimitKind::Bucket { burst, .. } => burst,
-    };
+    }
+}
+
+/// By how much a window would be over.
+fn over(kind: LimitKind, used: u64, cost: u32, reserve: u32) -> Option<u64> {
+    let count = count(kind);
     let capacity = count - reserve.min(count.saturating_sub(cost));
     (used + u64::from(cost)).checked_sub(u64::from(capacity)).filter(|&over| over > 0)
 }
@@ -343,6 +377,14 @@ fn charged(kind: LimitKind, due: u64, now: u64, cost: u32) -> u64 {
             from + ceil(interval) * u64::from(cost)
         }
         LimitKind::Window { .. } | LimitKind::Calendar { .. } => due,
+    }
+}
+
+/// In which time spacing and buckets have room for one more.
+fn each(kind: LimitKind) -> u64 {
+    match kind {
+        LimitKind::Bucket { interval, .. } | LimitKind::Spaced { interval, .. } => ceil(interval).max(1),
+        LimitKind::Window { .. } | LimitKind::Calendar { .. } => 1,
     }
 }
 
