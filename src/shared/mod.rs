@@ -39,6 +39,9 @@
 //! - **An endpoint that fails rests everywhere.** Where any limit is shared, a breaker that opens or closes in one process
 //!   does so in all, for the endpoint of that name. Each process probes it then by itself; the first one whose probes succeed
 //!   closes it for all. Of two processes that say different things at once, the one that the store heard last counts.
+//! - **What an API's server says holds for all.** "3 left, for 20 s" in a response to one process lets all of them together
+//!   start 3 more of that window or bucket for 20 s, less what the store gave after the request that was answered. It is told
+//!   with the next question; at once, so that it holds a way later, if it leaves less than half of what the store would give.
 //! - **One version of the rules.** With `[shared] version = N` the rules of the highest version that any process has are in
 //!   force in all of them, as by [`replace_rules`](crate::Balancer::replace_rules): [`Event::RulesTaken`](crate::Event::RulesTaken).
 //! - **Slots are leases.** A process that dies gives its concurrency slots back when the lease is over. Who gives one back
@@ -46,11 +49,16 @@
 //!
 //! # What is not there
 //!
-//! What servers say of their counters stays in the process that knows of it. Rules without a version are each process's own.
+//! Rules without a version are each process's own.
 //! The `prefix`, the `lease` and the address stay those that a balancer was built with, whatever rules it goes over to.
 //! There is no client for a cluster: `Redis` speaks with one server, the node that has the slot of all names of a prefix, or
 //! a proxy; one that sends to another node counts as away. A key that becomes an alias leaves what the store counted under
 //! its old name behind.
+//!
+//! Of what servers say: a start that the store gave before the answered one is taken for counted, though on another way it may
+//! come to the server later; the next response puts that right. After the reset the store goes by its own count again, for
+//! what a server does beyond that each process goes by what it heard itself. Of one limit four windows of servers are kept.
+//! Caps and spacing are not narrowed, and an attempt that started without the store tells it nothing.
 //!
 //! A start that was let go and is not yet under way when its limit becomes shared is not told. A breaker that is opened for no
 //! time at all is probed at once by its own process and is no news to the others. Disabling an endpoint is not told.

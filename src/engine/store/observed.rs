@@ -51,9 +51,9 @@ pub struct Said {
 pub struct Stand {
     /// The last start that it gave.
     pub last: Serial,
-    /// How many more it would give now.
+    /// How many more it would give now if it were not for servers.
     pub room: u32,
-    /// The servers' windows that it knows of, and what is left of each.
+    /// The servers' windows that it knows of, and what is left of each: it gives no more than the least of them.
     pub windows: Vec<(u64, u32)>,
 }
 
@@ -195,8 +195,9 @@ impl Servers {
         let given = heard.answered.map_or(0, |serial| serial.until(*last));
         let (left, room) = (u64::from(heard.left).saturating_sub(given), u64::from(*room));
         let known = windows.iter().find(|(window, _)| *window == heard.window).map(|(_, left)| u64::from(*left));
-        let is_much_less = left * 2 < room || left == 0 && known != Some(0);
-        is_much_less || known.is_some_and(|known| known == room && left > known * 2)
+        let gives = windows.iter().fold(room, |gives, (_, left)| gives.min((*left).into()));
+        let is_much_less = left * 2 < gives || left == 0 && known != Some(0);
+        is_much_less || known.is_some_and(|known| known == gives && left.min(room) > known * 2)
     }
 
     /// What is to be told of a limit now.

@@ -8,7 +8,7 @@
 --   those (window, left, epoch and number of the start that was answered or 0 and 0, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
 -- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
--- b the start of the count, how much was given since, the room, how many windows of servers stand, those (window, left);
+-- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left);
 -- of others 0, 0, 0, 0.
 local CATCH_UP = 2000
 local CELLS = 10
@@ -459,20 +459,14 @@ local function has_room(l, cost, reserve)
   return not l.closed
 end
 
--- How much more there would be now.
+-- How much more there would be now if it were not for servers.
 local function room(l)
-  local more
   if l.settles > now then
     return 0
   elseif l.kind == 'b' then
-    more = math.floor((now + l.a * l.b - math.max(l.due, now)) / l.a)
-  else
-    more = l.a - l.used
+    return math.max(math.floor((now + l.a * l.b - math.max(l.due, now)) / l.a), 0)
   end
-  for _, w in ipairs(l.windows) do
-    more = math.min(more, w.left)
-  end
-  return math.max(more, 0)
+  return math.max(l.a - l.used, 0)
 end
 
 local function take(l, cost)

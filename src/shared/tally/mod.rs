@@ -1,6 +1,8 @@
 //! The arithmetic of a store, in whole microseconds of its own time: what the script does in Redis, in memory.
 
 mod said;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -76,9 +76,7 @@ impl Given {
 
     /// How a limit stands that has so much room by itself.
     pub(super) fn stand(&self, room: u64) -> Stand {
-        let room = u32::try_from(room).unwrap_or(u32::MAX);
-        let room = self.windows.iter().map(|window| window.left).fold(room, u32::min);
         let windows = self.windows.iter().map(|window| (window.name, window.left)).collect();
-        Stand { last: self.last, room, windows }
+        Stand { last: self.last, room: u32::try_from(room).unwrap_or(u32::MAX), windows }
     }
 }
