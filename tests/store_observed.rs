@@ -248,6 +248,46 @@ fn the_newest_word_of_each_window_is_told() {
     assert_eq!(words(&said), [(9, Some(serial(3)))]);
 }
 
+/// Which of many answers comes last says nothing.
+#[test]
+fn an_older_word_than_the_store_was_told_is_not_told() {
+    let mut world = World::new(OVERALL);
+    let ids = [1, 2, 3].map(|given| world.start(0, stand(given, 9)).0);
+    world.hear(100, ids[1], left(8));
+    let (last, said) = world.start(200, stand(4, 9));
+    assert_eq!(words(&said), [(8, Some(serial(2)))]);
+    world.hear(300, ids[0], left(5));
+    assert_eq!(world.told_at_once(300), None);
+    world.hear(301, ids[0], left_of("hourly", 7, 30_000));
+    world.hear(302, ids[2], left(7));
+    let (_, said) = world.start(400, stand(5, 9));
+    assert_eq!(words(&said), [(7, Some(serial(1))), (7, Some(serial(3)))]);
+    // Another window, and one that answers a later start.
+    world.hear(500, last, left(6));
+    assert_eq!(words(&world.start(600, stand(6, 9)).1), [(6, Some(serial(4)))]);
+}
+
+/// Wherever a limit stands that a store keeps.
+#[test]
+fn limits_of_keys_rules_and_endpoints_are_narrowed() {
+    for text in [
+        PER_KEY,
+        "[rules]\na = { per_key = { limit = '10/60s', shared = true } }",
+        "[rules]\na = { overall = { limit = '10/60s burst 9', shared = true } }",
+        "[pool]\nendpoints = ['a']\noverall = { limit = '10/60s', shared = true }",
+    ] {
+        let mut world = World::new(text);
+        let (id, _) = world.start(0, stand(1, 9));
+        world.hear(100, id, left(2));
+        assert_eq!(words(&world.told_at_once(100).unwrap()), [(2, Some(serial(1)))], "{text}");
+    }
+    // A cap on what runs is not.
+    let mut world = World::new("overall = { concurrency = 10, shared = true }");
+    let (id, _) = world.start(0, stand(1, 9));
+    world.hear(100, id, left(2));
+    assert_eq!(world.told_at_once(100), None);
+}
+
 #[test]
 fn windows_of_one_name_and_different_lengths_are_told_apart() {
     let mut world = World::new(OVERALL);

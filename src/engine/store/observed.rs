@@ -82,15 +82,23 @@ struct Heard {
     until: Instant,
 }
 
-/// The last that the store said of some limits: of the latest 1,024 at most.
+/// What is known of the store's counts, of the latest 1,024 limits at most.
 #[derive(Debug, Default)]
 struct Stands {
-    recent: BTreeMap<Site, Stand>,
-    older: BTreeMap<Site, Stand>,
+    recent: BTreeMap<Site, Known>,
+    older: BTreeMap<Site, Known>,
+}
+
+/// What is known of the store's count of a limit.
+#[derive(Debug, Default)]
+struct Known {
+    stand: Stand,
+    /// The latest start that the store was told the answer to, of each window.
+    told: Vec<(u64, Serial)>,
 }
 
 impl Stands {
-    fn get(&self, site: Site) -> Option<&Stand> {
+    fn get(&self, site: Site) -> Option<&Known> {
         self.recent.get(&site).or_else(|| self.older.get(&site))
     }
 
@@ -98,7 +106,25 @@ impl Stands {
         if self.recent.len() >= SITES / 2 && !self.recent.contains_key(&site) {
             self.older = take(&mut self.recent);
         }
-        self.recent.insert(site, stand.clone());
+        let known = self.recent.entry(site).or_insert_with(|| self.older.remove(&site).unwrap_or_default());
+        known.stand.clone_from(stand);
+    }
+
+    /// The store is told the answer to a start.
+    fn tell(&mut self, site: Site, window: u64, answered: Serial) {
+        let known = self.recent.get_mut(&site).or_else(|| self.older.get_mut(&site));
+        let Some(Known { told, .. }) = known else { return };
+        told.retain(|(other, _)| *other != window);
+        told.push((window, answered));
+        if told.len() > WINDOWS {
+            told.remove(0);
+        }
+    }
+
+    /// Whether the store was told the answer to a later start.
+    fn is_old(&self, site: Site, heard: &Heard) -> bool {
+        let told = self.get(site).and_then(|known| known.told.iter().find(|(window, _)| *window == heard.window));
+        told.zip(heard.answered).is_some_and(|((_, told), answered)| *told > answered)
     }
 
     fn forget(&mut self, site: Site) {
@@ -142,10 +168,10 @@ impl Servers {
 
     /// A server said something of a limit that has so many. Returns whether the store is to be asked for that alone.
     fn hear(&mut self, now: Instant, site: Site, count: u32, heard: Heard) -> bool {
-        if !self.add(now, site, heard) {
+        if self.stands.is_old(site, &heard) || !self.add(now, site, heard) {
             return false;
         }
-        let is_wide = heard.left >= count && self.stands.get(site).is_some_and(|stand| stand.windows.is_empty());
+        let is_wide = heard.left >= count && self.stands.get(site).is_some_and(|known| known.stand.windows.is_empty());
         if is_wide && self.telling.iter().all(|(other, _)| *other != site) {
             self.drop_window(site, heard.window);
             return false;
@@ -191,7 +217,8 @@ impl Servers {
 
     /// Whether it makes so much of a difference to what the store said that it can't wait.
     fn is_urgent(&self, site: Site, heard: &Heard) -> bool {
-        let Some(Stand { last, room, windows }) = self.stands.get(site) else { return heard.left == 0 };
+        let Some(known) = self.stands.get(site) else { return heard.left == 0 };
+        let Stand { last, room, windows } = &known.stand;
         let given = heard.answered.map_or(0, |serial| serial.until(*last));
         let (left, room) = (u64::from(heard.left).saturating_sub(given), u64::from(*room));
         let known = windows.iter().find(|(window, _)| *window == heard.window).map(|(_, left)| u64::from(*left));
@@ -206,6 +233,9 @@ impl Servers {
         let all = self.untold.remove(&site).unwrap_or_default();
         let heard = all.into_iter().filter(|heard| heard.until > now);
         let told = heard.map(|heard| {
+            if let Some(answered) = heard.answered {
+                self.stands.tell(site, heard.window, answered);
+            }
             self.telling.push((site, heard));
             let Heard { window, left, answered, until } = heard;
             Said { window, left, answered, reset: until.since(now) }

@@ -255,7 +255,7 @@ impl Line<'_> {
         }
         if is_narrowed(kind) {
             // Those that a server's window keeps are to ask again if there is more of it.
-            let frees = said.iter().fold(false, |frees, said| self.kept.given.hear(now, said) || frees);
+            let frees = said.iter().filter(|said| self.kept.given.hear(now, said)).count() > 0;
             news.extend(frees.then(|| News::Freed { name: Arc::clone(name) }));
         }
     }
