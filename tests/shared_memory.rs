@@ -353,3 +353,21 @@ async fn a_store_that_forgot_is_told_what_is_remembered() {
     }
     assert!(forgot);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_since_a_store_forgot_is_not_told_again() {
+    let store = MemoryStore::new();
+    let [one, other] = [0; 2].map(|_| process("overall = { limit = '20/10s', shared = true }", &store));
+    let log = Log::new();
+    log.send(&one, 1, 5);
+    sleep(SEC).await;
+    store.flush();
+    // It never used the limit before, and finds it empty.
+    log.send(&other, 1, 10);
+    sleep(SEC).await;
+    log.send(&one, 1, 10);
+    sleep(SEC).await;
+    assert_eq!(log.starts().len(), 20);
+    sleep(10 * SEC).await;
+    assert_eq!(log.most_in(10 * SEC), 20);
+}

@@ -163,6 +163,28 @@ async fn real_clock_a_hold_stops_all_and_those_who_come_later() {
     until("a hold at the third", async || held(&third)).await;
 }
 
+#[tokio::test]
+async fn real_clock_many_that_ask_at_once_share_one_connection() {
+    let server = RedisServer::start();
+    let rules: Rules =
+        format!("overall = {{ limit = '1000/10ms', shared = true }}\n[shared]\nurl = '{}'", server.url())
+            .parse()
+            .unwrap();
+    let store = Redis::connect(rules.shared()).unwrap();
+    let balancers: Vec<_> = (0..20).map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build()).collect();
+    for _ in 0..20 {
+        futures::future::join_all(balancers.iter().map(|balancer| start(balancer, 1))).await;
+    }
+    let connections = async || {
+        let stats: String = call(&server, &["INFO", "stats"]).await;
+        let found = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        found.and_then(|count| count.trim().parse::<u64>().ok()).unwrap()
+    };
+    // One that asks, one for the news of each, those of this test, and a few more if the machine is slow.
+    let count = connections().await;
+    assert!(count < 40, "{count} connections");
+}
+
 /// Passes on what connections say until it is told to go silent; then those that there are say nothing more, and are not
 /// closed either. Returns where it listens.
 async fn silenced(server: &RedisServer, silent: Arc<Notify>) -> String {

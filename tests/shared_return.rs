@@ -1,12 +1,14 @@
 //! What starts around the return of a store that some could not reach.
 #![cfg(feature = "shared")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use request_balancer::engine::{Answers, Claim, Entry, Instant as At, Reach, RuleId, Scheduler};
 use request_balancer::shared::MemoryStore;
 use request_balancer::{Balancer, Failure, Rules};
+use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -97,4 +99,97 @@ async fn the_whole_is_back_when_all_had_time_to_tell() {
     sleep(10 * SEC).await;
     // News are heard again 200 ms later, and 2 s after that everybody has told what it started.
     assert_eq!(*log.starts.lock().unwrap(), [[0; 10], [2_200; 10]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cap_is_not_over_when_one_is_back_before_the_other() {
+    let store = MemoryStore::new();
+    let text = "overall = { concurrency = 10, shared = true }\n[shared]\nprocesses = 2";
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules(text)).shared(store.clone()).build());
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let send = |balancer: &Balancer, times: usize| {
+        for _ in 0..times {
+            let (balancer, running, most) = (balancer.clone(), Arc::clone(&running), Arc::clone(&most));
+            tokio::spawn(async move {
+                let run = async |_| {
+                    let runs = running.fetch_add(1, Ordering::Relaxed) + 1;
+                    most.fetch_max(runs, Ordering::Relaxed);
+                    sleep(20 * SEC).await;
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    Ok::<_, Failure<()>>(())
+                };
+                balancer.run("default", 1, run).await
+            });
+        }
+    };
+    // The store knows of one slot of each.
+    send(&one, 1);
+    send(&other, 1);
+    sleep(SEC).await;
+    store.set_away(true);
+    send(&one, 20);
+    sleep(100 * MILLI).await;
+    send(&other, 20);
+    sleep(SEC).await;
+    assert_eq!(running.load(Ordering::Relaxed), 10);
+    store.set_away(false);
+    sleep(10 * SEC).await;
+    assert_eq!((running.load(Ordering::Relaxed), most.load(Ordering::Relaxed)), (10, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_window_is_not_over_when_one_is_back_before_the_other() {
+    let store = MemoryStore::new();
+    let text = "overall = { limit = '10/100ms', shared = true }\n[shared]\nprocesses = 2";
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules(text)).shared(store.clone()).build());
+    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    store.set_away(true);
+    log.send(&one, 1_000);
+    sleep(100 * MILLI).await;
+    log.send(&other, 1_000);
+    sleep(SEC).await;
+    store.set_away(false);
+    sleep(3 * SEC).await;
+    let mut starts = std::mem::take(&mut *log.starts.lock().unwrap());
+    starts.sort_unstable();
+    let most = starts.windows(11).filter(|window| window[10] - window[0] < 100).count();
+    assert_eq!(most, 0, "{starts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_rules_for_an_outage_do_not_keep_anybody_at_a_part() {
+    let store = MemoryStore::new();
+    let balancer = process(&store).await;
+    store.deafen();
+    sleep(100 * MILLI).await;
+    let closed = "overall = { limit = '3/60s', shared = true }\n[shared]\nprocesses = 4\non_outage = 'closed'";
+    balancer.replace_rules(rules(closed));
+    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    log.send(&balancer, 3);
+    sleep(10 * SEC).await;
+    // Of three there is no part for each of four, until two seconds after news are heard again.
+    assert_eq!(*log.starts.lock().unwrap(), [2_100; 3]);
+}
+
+#[test]
+fn a_runtime_that_ends_keeps_nobody_at_a_part() {
+    let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let store = first.block_on(async { MemoryStore::new() });
+    let balancer = first.block_on(process(&store));
+    second.block_on(async { sleep(200 * SEC).await });
+    second.block_on(async { balancer.run("default", 1, async |_| Ok::<_, Failure<()>>(())).await.unwrap() });
+    store.deafen();
+    // The second hears again; then the first notices that it does not, and ends before it tries.
+    second.block_on(async { sleep(100 * SEC).await });
+    first.block_on(async { sleep(MILLI).await });
+    drop(first);
+    second.block_on(async {
+        sleep(3 * SEC).await;
+        let log = Log { begin: Instant::now(), starts: Arc::default() };
+        log.send(&balancer, 20);
+        sleep(SEC).await;
+        assert_eq!(log.starts.lock().unwrap().len(), 20);
+    });
 }

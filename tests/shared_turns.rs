@@ -118,3 +118,27 @@ async fn a_busy_process_leaves_slots_to_others() {
         assert!(all >= least / 2, "{all} starts with the store {latency} ms away");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_key_start_in_order_though_the_store_refuses_the_first() {
+    let text = "units = ['tokens']\noverall = { limit = '1/5s tokens', shared = true }\n\
+                per_key = { limit = '100/1s', shared = true }";
+    let store = MemoryStore::new();
+    let rules: Rules = text.parse().unwrap();
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build());
+    other.request("default", 2).cost_of("tokens", 1).run(async |_| Ok::<_, Failure<()>>(())).await.unwrap();
+    let (log, begin) = (Log::default(), Instant::now());
+    for (name, tokens) in [("first", 1), ("second", 0)] {
+        let (balancer, log) = (one.clone(), Arc::clone(&log));
+        tokio::spawn(async move {
+            let note = async |_| {
+                log.lock().unwrap().push((name, begin.elapsed().as_millis()));
+                Ok::<_, Failure<()>>(())
+            };
+            let _ = balancer.request("default", 1).cost_of("tokens", tokens).run(note).await;
+        });
+    }
+    sleep(10 * SEC).await;
+    // The store counts a start as of 2 ms later, when it may have begun.
+    assert_eq!(*log.lock().unwrap(), [("first", 5_002), ("second", 5_002)]);
+}

@@ -76,8 +76,8 @@ async fn the_higher_version_is_taken_over_and_the_lower_never() {
 async fn other_rules_of_the_same_version_are_told_and_change_nothing() {
     let store = MemoryStore::new();
     let [one, other] = [rules(10, Some(7)), rules(20, Some(7))].map(|rules| process(&rules, &store));
-    start(&one).await;
     let mut events = other.events();
+    start(&one).await;
     start(&other).await;
     sleep(60 * SEC).await;
     assert_eq!(all(&mut events), [Event::RulesDiffer { version: 7 }]);

@@ -1,9 +1,11 @@
 //! What a start costs under a limit that processes share: starts per second, waits, round trips, bytes in the store.
 //!
-//! It starts a server of its own, and processes that are this program again.
+//! It starts a server of its own, and processes that are this program again. Times are of this machine: trust the ratios.
 
 #[path = "../../tests/redis_server/mod.rs"]
 mod redis_server;
+#[path = "../report/mod.rs"]
+mod report;
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis_server::RedisServer;
+use report::Line;
 use request_balancer::engine::{Anchor, LimitKind, Nanos, Take, Told};
 use request_balancer::shared::{Ask, AskedLimit, Known, Redis, Store as _};
 use request_balancer::{Balancer, Failure, Rules};
@@ -31,6 +34,7 @@ struct Case {
 
 const HOT: &str = "overall = { limit = '1000000/1s', shared = true }";
 const EACH: &str = "per_key = { limit = '1000/1s', shared = true }";
+const EACH_CALL: &str = ", a call each";
 const CASES: &[Case] = &[
     Case { name: "one hot limit", way: "balancer", rules: HOT, keys: 1 },
     Case { name: "one hot limit, a call each", way: "alone", rules: HOT, keys: 1 },
@@ -39,22 +43,63 @@ const CASES: &[Case] = &[
 ];
 
 fn main() {
-    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some("worker") {
         let words: Vec<String> = words.collect();
         return worker(&words);
     }
+    let starts: Vec<_> = CASES.iter().flat_map(|case| [1, 4].map(|processes| measure(case, processes))).collect();
+    let bytes = bytes();
+    if report::wants_json() {
+        let lines = starts.iter().flat_map(|measured| measured.lines(beside(&starts, measured)));
+        return report::print_json(&lines.chain(bytes).collect::<Vec<_>>());
+    }
     println!("| limit | processes | starts/s | round trips a start | wait p50 | p99 |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
-    for case in CASES {
-        for processes in [1, 4] {
-            measure(case, processes);
-        }
+    for Measured { name, processes, starts, trips, median, late } in starts {
+        println!("| {name} | {processes} | {starts} | {trips:.3} | {median} µs | {late} µs |");
     }
-    bytes();
+    println!("\n| full | bytes in the store |\n| --- | ---: |");
+    for Line { what, value, .. } in bytes {
+        println!("| {what} | {value} |");
+    }
 }
 
-fn measure(case: &Case, processes: usize) {
+/// How many a call of the store for each starts where a balancer does so.
+fn beside(all: &[Measured], measured: &Measured) -> Option<u64> {
+    let name = format!("{}{EACH_CALL}", measured.name);
+    all.iter().find(|other| other.name == name && other.processes == measured.processes).map(|other| other.starts)
+}
+
+/// What one case showed; waits are in microseconds.
+struct Measured {
+    name: &'static str,
+    processes: usize,
+    starts: u64,
+    trips: f64,
+    median: u64,
+    late: u64,
+}
+
+impl Measured {
+    fn lines(&self, beside: Option<u64>) -> [Line; 4] {
+        let Self { name, processes, starts, trips, median, late } = self;
+        let line = |what: &str, value, unit| Line::new(format!("{name}, {processes} processes: {what}"), value, unit);
+        let all = line("starts", *starts as f64, "1/s");
+        let all = match beside {
+            Some(each) => all.bar(format!("at least a call each: {each}"), *starts >= each),
+            None => all,
+        };
+        [
+            all,
+            line("round trips a start", *trips, ""),
+            line("wait p50", *median as f64, "µs"),
+            line("wait p99", *late as f64, "µs"),
+        ]
+    }
+}
+
+fn measure(case: &Case, processes: usize) -> Measured {
     let server = RedisServer::start();
     let url = server.url();
     let start = |_| {
@@ -78,8 +123,14 @@ fn measure(case: &Case, processes: usize) {
         .lines()
         .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?.parse::<u64>().ok());
     let at = |part: usize| waits[(waits.len() * part / 100).min(waits.len() - 1)];
-    let trips = calls.unwrap_or(0) as f64 / starts as f64;
-    println!("| {} | {processes} | {} | {trips:.3} | {} µs | {} µs |", case.name, starts / SECONDS, at(50), at(99));
+    Measured {
+        name: case.name,
+        processes,
+        starts: starts / SECONDS,
+        trips: calls.unwrap_or(0) as f64 / starts as f64,
+        median: at(50),
+        late: at(99),
+    }
 }
 
 fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
@@ -158,7 +209,7 @@ fn limit(name: &str, count: u32, period: Nanos) -> AskedLimit {
 }
 
 /// How much a full limit needs in the store.
-fn bytes() {
+fn bytes() -> Vec<Line> {
     let server = RedisServer::start();
     let rules = rules("overall = { limit = '1/1s', shared = true }", &server.url());
     let minute = Nanos::from_secs(60);
@@ -172,8 +223,7 @@ fn bytes() {
         ("spacing or a bucket", AskedLimit { kind: spaced, ..limit("s", 1, minute) }, 1),
         ("a cap, for each process", limit("c", 9, Nanos::ZERO), 9),
     ];
-    println!("\n| full | bytes in the store |\n| --- | ---: |");
-    for (name, limit, cost) in limits {
+    let measure = |(name, limit, cost): (&str, AskedLimit, u32)| {
         let key = limit.name.to_string();
         let fill =
             Ask { limits: vec![limit], requests: vec![vec![Take { line: 0, cost, reserve: 0 }]], ..question(1, 1) };
@@ -182,6 +232,7 @@ fn bytes() {
         let reply = runtime.block_on(store.ask(fill)).expect("an answer");
         assert_eq!(reply.taken, [true], "{name}");
         let bytes: u64 = ask(&server, &["MEMORY", "USAGE", &key, "SAMPLES", "0"]);
-        println!("| {name} | {bytes} |");
-    }
+        Line::new(name, bytes as f64, "bytes")
+    };
+    limits.map(measure).into()
 }

@@ -82,6 +82,7 @@ impl<W> Scheduler<W> {
     fn evict(&mut self, id: KeyId) {
         let record = self.keys.remove(id.index);
         self.streaks.forget(id);
+        self.forget_in_store(id);
         let first = record.queues;
         let mut queue = first;
         while queue != NIL {

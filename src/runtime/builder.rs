@@ -27,7 +27,7 @@ impl Builder {
         self
     }
 
-    /// The balancer.
+    /// The balancer. One that shares limits goes to its store at once if it is made on a runtime, or with its first request.
     #[must_use]
     pub fn build(self) -> Balancer {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one("seed"));
@@ -38,6 +38,7 @@ impl Builder {
         }
         if let Some(afar) = afar {
             shared.attach(afar);
+            shared.man_desk_here();
         }
         Balancer { shared }
     }

@@ -1,7 +1,7 @@
 //! The tasks that speak with a store on a balancer's behalf: one asks, one tells, one hears.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -56,10 +56,16 @@ impl Memory {
     }
 
     /// Whether what is known of a limit whose count began anew is yet to be told: each time once.
-    pub(super) fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
+    fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
         let Some(remembered) = self.known.get_mut(name) else { return false };
         // Caps have no count that begins: they are told how many there are, and that as often as one likes.
         std::mem::replace(&mut remembered.told, epoch) != epoch || epoch <= 1
+    }
+
+    /// The same where another process found out. What this one took of the new count is known there.
+    pub(super) fn is_untold_to_all(&mut self, name: &str, epoch: u64) -> bool {
+        let is_known = self.known.get(name).is_some_and(|remembered| remembered.known.epoch == epoch);
+        (!is_known || epoch <= 1) && self.is_untold(name, epoch)
     }
 
     /// Where a limit stands of which the store said something of late.
@@ -98,6 +104,8 @@ pub(crate) struct Link {
     memory: Mutex<Memory>,
     /// How many questions were asked.
     asked: AtomicU64,
+    /// On how many runtimes news are heard.
+    pub(super) hearing: AtomicUsize,
     /// The caps of which slots are in use, as far as the store was told.
     caps: Mutex<BTreeMap<Arc<str>, LimitKind>>,
 }
@@ -115,6 +123,7 @@ impl Link {
             ledger: Mutex::default(),
             memory: Mutex::default(),
             asked: AtomicU64::new(0),
+            hearing: AtomicUsize::new(0),
             caps: Mutex::default(),
         }
     }

@@ -123,7 +123,10 @@ impl Ledger {
     pub(super) fn next(&mut self, now: Instant, patience: Instant) -> (Option<Untold>, Vec<News>) {
         let (over, untold): (VecDeque<_>, VecDeque<_>) = self.untold.drain(..).partition(|untold| untold.is_over(now));
         self.untold = untold;
-        let aside = over.iter().flat_map(|over| self.take_aside(&over.subject)).collect();
+        let told_no_more =
+            over.iter().filter(|over| !self.is_untold(&over.subject)).map(|over| Arc::clone(&over.subject));
+        let told_no_more: Vec<_> = told_no_more.collect();
+        let aside = told_no_more.iter().flat_map(|subject| self.take_aside(subject)).collect();
         if self.out.is_some_and(|(_, until)| until > now) {
             return (None, aside);
         }
@@ -280,6 +283,21 @@ mod tests {
             assert!(ledger.told(&next, Some(at)).is_empty());
         }
         assert!(ledger.untold.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_is_over_untold_leaves_what_a_release_puts_aside() {
+        let now = Instant::now();
+        let held = HeldPart { scope: Scope::Key, rule: None, key: Some(5.into()), endpoint: None };
+        let hold = |secs: u32| News::Hold { held: held.clone(), lasts: SECOND * secs };
+        let mut ledger = Ledger::default();
+        ledger.note(now, News::Released { held: held.clone() });
+        ledger.note(now, hold(1));
+        assert_eq!(hear(&mut ledger, 8, hold(60)), None);
+        let (next, aside) = ledger.next(now + SECOND * 2, now + SECOND * 3);
+        assert!(aside.is_empty());
+        // The release is told after it, and ends it.
+        assert!(ledger.told(&next.unwrap(), Some(9)).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

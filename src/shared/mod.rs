@@ -72,12 +72,14 @@
 //!
 //! # When the store is away
 //!
-//! After three calls without an answer within 100 ms each, a process does what `on_outage` says ([`OnOutage`](crate::OnOutage)); what waits
-//! keeps its place. With `local-share` it keeps to the count divided by `processes`, and its own starts before the outage
-//! count; what others started just before it is not known to it. When the store is back, what was started meanwhile is told
-//! to it first, and each process keeps to its part for one more period, 2 s at most, in which all the others tell theirs. So
-//! does one that asked for nothing meanwhile and only lost the connection on which it hears news. One that never used the
-//! store before knows of no outage.
+//! After three calls without an answer within 100 ms each, a process does what `on_outage` says
+//! ([`OnOutage`](crate::OnOutage)); what waits keeps its place. With `local-share` it keeps to the count divided by
+//! `processes`, and its own starts before the outage count; what others started just before it is not known to it. When the
+//! store is back, each process tells it what was started meanwhile, up to a thousand limits or some 4,000 starts with each
+//! question, and keeps to its part for 2 s, in which all the others tell theirs. So does one that asked for nothing
+//! meanwhile and only lost the connection on which it hears news, from then on until 2 s after it has one again; no event
+//! says so. One that never
+//! went to the store before knows of no outage.
 //!
 //! A limit with a smaller count than there are processes has no part: alone, nothing starts that it binds.
 

@@ -1,5 +1,6 @@
 //! What balancers tell each other through a store: holds, breakers of endpoints, and what became of limits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
@@ -123,18 +124,37 @@ impl Link {
     pub(super) async fn hear_all(&self, shared: &Weak<Shared>) {
         while shared.strong_count() > 0 {
             if let Ok(mut ears) = call(PATIENCE * 5, || self.store.hear(self.process)).await {
-                set_part(shared, |reach, now| (reach == Reach::Back(Instant::NEVER)).then_some(Reach::Back(now)));
+                let hearing = self.begin_to_hear(shared);
                 while let Some(heard) = ears.recv().await {
                     let news = self.ledger().hear(heard);
                     self.heed_all(shared, news);
                 }
-                set_part(shared, |reach, _| match reach {
-                    Reach::Asked | Reach::Back(_) => Some(Reach::Back(Instant::NEVER)),
-                    Reach::Nowhere | Reach::Alone | Reach::Open | Reach::Closed => None,
-                });
+                self.hear_no_more(shared, hearing);
             }
             sleep(PROBE).await;
         }
+    }
+
+    /// News are heard, on one runtime more.
+    fn begin_to_hear(&self, shared: &Weak<Shared>) -> Hearing<'_> {
+        set_reach(shared, |reach, now| {
+            self.hearing.fetch_add(1, Ordering::Relaxed);
+            (reach == Reach::Back(Instant::NEVER)).then_some(Reach::Back(now))
+        });
+        Hearing(&self.hearing)
+    }
+
+    /// That broke off. If nobody else hears any, and parts are what others go on with, there is no more than a part here.
+    fn hear_no_more(&self, shared: &Weak<Shared>, hearing: Hearing<'_>) {
+        let goes_on = shared.upgrade().is_some_and(|shared| Self::reach_without(&shared) == Reach::Alone);
+        set_reach(shared, move |reach, _| {
+            drop(hearing);
+            let is_last = self.hearing.load(Ordering::Relaxed) == 0;
+            match reach {
+                Reach::Asked | Reach::Back(_) if is_last && goes_on => Some(Reach::Back(Instant::NEVER)),
+                Reach::Asked | Reach::Back(_) | Reach::Nowhere | Reach::Alone | Reach::Open | Reach::Closed => None,
+            }
+        });
     }
 
     fn heed_all(&self, shared: &Weak<Shared>, all: impl IntoIterator<Item = News>) {
@@ -175,7 +195,7 @@ impl Link {
                 }
             }
             News::Forgot { name, epoch } => {
-                if self.memory().is_untold(&name, epoch)
+                if self.memory().is_untold_to_all(&name, epoch)
                     && let Some(site) = self.site(&name)
                 {
                     shared.with(|state, _| state.machine.recount(site));
@@ -185,11 +205,20 @@ impl Link {
     }
 }
 
-/// Has a balancer keep to its part of limits, if parts are what others go on with, or to that no more.
-fn set_part(shared: &Weak<Shared>, part: impl Fn(Reach, Instant) -> Option<Reach>) {
-    if let Some(shared) = shared.upgrade().filter(|shared| Link::reach_without(shared) == Reach::Alone) {
+/// Somebody hears news; not any more, when it goes.
+struct Hearing<'a>(&'a AtomicUsize);
+
+impl Drop for Hearing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Decides under the balancer's lock how it stands with the store.
+fn set_reach(shared: &Weak<Shared>, decide: impl FnOnce(Reach, Instant) -> Option<Reach>) {
+    if let Some(shared) = shared.upgrade() {
         shared.with(|state, now| {
-            if let Some(reach) = part(state.machine.reach(), now) {
+            if let Some(reach) = decide(state.machine.reach(), now) {
                 state.machine.set_reach(now, reach);
             }
         });

@@ -13,7 +13,8 @@ use crate::key::Key;
 /// An answer on its way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// What a store tells of its own accord. It ends when the store can't be heard any more.
+/// What a store tells of its own accord. It ends when the store can't be heard any more, and with `local-share` a process that
+/// hears nothing keeps to its part of limits: a store that has nothing to tell keeps the sender.
 pub type Ears = mpsc::Receiver<Heard>;
 
 /// A place where processes keep limits together.

@@ -93,8 +93,8 @@ enum Part {
 }
 
 impl Alone {
-    /// Of a limit with a longer period than this there is a part at once when the store is lost, and all of it after this
-    /// time when it is back: by then all have told it what they started.
+    /// How long there is a part of each limit when the store is back: by then all have told it what they started. Of a limit
+    /// with a longer period than this there is a part at once when the store is lost.
     pub(super) const PATIENCE: Nanos = Nanos::from_secs(2);
 
     fn part(self, whole: LimitKind, part: Option<LimitKind>, now: Instant) -> Part {
@@ -105,7 +105,7 @@ impl Alone {
             Self::Since(lost) if period <= Self::PATIENCE && lost.saturating_add(period) > now => {
                 Part::NotBefore(lost.saturating_add(period))
             }
-            Self::Until(back) if back.saturating_add(period.min(Self::PATIENCE)) <= now => Part::Of(whole),
+            Self::Until(back) if back.saturating_add(Self::PATIENCE) <= now => Part::Of(whole),
             Self::Since(_) | Self::Until(_) => part.map_or(Part::Nothing, Part::Of),
         }
     }

@@ -1,5 +1,7 @@
 //! Asking for what is ready, and what follows from the answer.
 
+use std::collections::BTreeSet;
+
 use super::{Answers, Asked, Batch, Given, Line, MOST, Serial, Site, Store, Take, Told, is_cap};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::plan::{LimitKind, LimitRef, LimitSpec, RuleId};
@@ -67,6 +69,13 @@ impl<W> Scheduler<W> {
 
     /// The store's answer to the batch.
     pub fn answer(&mut self, now: Instant, answers: &Answers) {
+        let Some(store) = self.store.as_mut().filter(|store| store.busy) else { return };
+        store.note_counted(answers);
+        self.conclude(now, answers);
+    }
+
+    /// There will be no other answer to the batch than this.
+    fn conclude(&mut self, now: Instant, answers: &Answers) {
         let now = self.tick(now);
         let Some(store) = self.store.as_mut().filter(|store| store.busy) else { return };
         store.busy = false;
@@ -89,20 +98,28 @@ impl<W> Scheduler<W> {
         }
         let mut serials = answers.first_serials(&asked);
         let (mut refused, mut given) = (Vec::new(), Vec::new());
+        let mut stopped = BTreeSet::new();
         for (position, asked) in asked.into_iter().enumerate() {
-            if answers.has_taken(position) {
-                given.push(asked);
-            } else {
-                refused.push(asked);
-            }
-        }
-        for asked in given {
+            let is_taken = answers.has_taken(position);
             let next = |take: &Take| {
                 let serial = serials.get_mut(take.line)?.as_mut()?;
                 serial.number += u64::from(take.cost);
                 Some((lines[take.line].site, *serial))
             };
-            let serials = asked.takes.iter().filter_map(next).collect();
+            let taken: Vec<_> = asked.takes.iter().filter(|_| is_taken).filter_map(next).collect();
+            let queue = self.is_asked_for(asked.id).then(|| self.requests[asked.id.index].queue);
+            // What one of a queue takes is of no use while one before it waits.
+            if is_taken && queue.is_none_or(|queue| !stopped.contains(&queue)) {
+                given.push((asked, taken));
+                continue;
+            }
+            stopped.extend(queue);
+            if is_taken {
+                self.tell_caps(asked.caps(&lines).collect());
+            }
+            refused.push(asked);
+        }
+        for (asked, serials) in given {
             self.give(now, &asked, &lines, (answers.usable_until, serials));
         }
         // The last one first: each goes to the front, and the first one is there at the end.
@@ -124,7 +141,7 @@ impl<W> Scheduler<W> {
             store.servers.fail(now);
             store.wanted = true;
         }
-        self.answer(now, &Answers::default());
+        self.conclude(now, &Answers::default());
     }
 
     /// There may be room in a limit before the store said there would be.
@@ -210,13 +227,7 @@ impl<W> Scheduler<W> {
         (usable_until, serials): (Instant, Vec<(Site, Serial)>),
     ) {
         let index = asked.id.index;
-        let caps: Vec<Site> = asked
-            .takes
-            .iter()
-            .map(|take| &lines[take.line])
-            .filter(|line| is_cap(line.kind))
-            .map(|line| line.site)
-            .collect();
+        let caps: Vec<Site> = asked.caps(lines).collect();
         if !self.is_asked_for(asked.id) {
             // The store counts slots that nobody holds.
             self.tell_caps(caps);
@@ -320,7 +331,24 @@ impl Answers {
     }
 }
 
+impl Asked {
+    /// The caps of which it asks for slots.
+    fn caps(&self, lines: &[Line]) -> impl Iterator<Item = Site> {
+        self.takes.iter().map(|take| &lines[take.line]).filter(|line| line.is_cap()).map(|line| line.site)
+    }
+}
+
 impl Store {
+    /// Of caps that the store was told of as unused, and that it gave nothing of, it counts nothing.
+    fn note_counted(&mut self, answers: &Answers) {
+        let Self { counted, lines, asked, .. } = self;
+        for line in lines.iter().filter(|line| line.is_cap() && line.held == 0) {
+            counted.remove(&line.site);
+        }
+        let taken = asked.iter().zip(&answers.taken).filter(|(_, taken)| **taken);
+        counted.extend(taken.flat_map(|(asked, _)| asked.caps(lines)));
+    }
+
     /// The position of a limit among those of the batch.
     pub(super) fn line(&mut self, site: Site, kind: LimitKind) -> usize {
         let held = self.held.get(&site).copied().unwrap_or(0);

@@ -1,7 +1,5 @@
 //! Slots of concurrency caps that the store keeps: who holds them, and that it is told so.
 
-use std::collections::BTreeMap;
-
 use super::{Given, MOST, Site, Store, Told, is_cap};
 use crate::engine::answer::KeyId;
 use crate::engine::limit::LimitState;
@@ -9,6 +7,12 @@ use crate::engine::plan::{LimitKind, LimitSpec, RuleId};
 use crate::engine::queue::Queue;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
+
+/// Numbers that tell of the starts of one limit.
+const EACH: usize = 1_024;
+/// Limits and numbers in one batch that tell, beside those of limits that are asked for: the store does nothing else meanwhile.
+const LINES: usize = 1_024;
+const NUMBERS: usize = 4_096;
 
 impl<W> Scheduler<W> {
     /// The store is to hear again of all slots that are in use: its leases run out otherwise.
@@ -37,14 +41,17 @@ impl<W> Scheduler<W> {
         self.store.as_ref().is_some_and(|store| !store.held.is_empty() || !store.changed.is_empty())
     }
 
-    /// The store is to be told how many of these are in use.
+    /// The store is to be told how many of these are in use, unless those are none and it never heard of any.
     pub(super) fn tell_caps(&mut self, caps: Vec<Site>) {
-        if let Some(store) = &mut self.store
-            && !caps.is_empty()
-        {
-            store.changed.extend(caps);
-            store.wanted = true;
-            self.stirred = true;
+        let Some(store) = &mut self.store else { return };
+        for site in caps {
+            if store.held.contains_key(&site) || store.counted.contains(&site) {
+                store.changed.insert(site);
+                store.wanted = true;
+                self.stirred = true;
+            } else {
+                store.changed.remove(&site);
+            }
         }
     }
 
@@ -141,26 +148,35 @@ impl<W> Scheduler<W> {
             || store.lines.iter().any(|line| is_cap(line.kind) && is_its(&line.site))
     }
 
+    /// A key goes: nothing that is known of its limits is of use to the store.
+    pub(in crate::engine) fn forget_in_store(&mut self, id: KeyId) {
+        let Some(store) = &mut self.store else { return };
+        let Store { untold, counted, .. } = &mut **store;
+        let mut forget = |from: Site, to: Site| {
+            while let Some((&site, _)) = untold.range(from..=to).next() {
+                untold.remove(&site);
+            }
+            while let Some(&site) = counted.range(from..=to).next() {
+                counted.remove(&site);
+            }
+        };
+        forget(Site::Key(id, 0), Site::Key(id, usize::MAX));
+        for (rule, _) in (0..=u16::MAX).zip(&*self.plan.rules) {
+            forget(Site::Own(RuleId(rule), id, 0), Site::Own(RuleId(rule), id, usize::MAX));
+        }
+    }
+
     /// What the store is to be told, beside what is asked of it: all that is news of limits that are asked for, and of
     /// others so much that it has time for other processes. The rest is told with the batches that follow.
     pub(super) fn tell_store(&mut self, now: Instant) {
         let Some(store) = &mut self.store else { return };
         let asked: Vec<Site> = store.lines.iter().map(|line| line.site).collect();
         let mut changed: Vec<Site> = asked.iter().copied().filter(|site| store.changed.remove(site)).collect();
-        let mut untold: BTreeMap<Site, Instant> =
-            asked.iter().filter_map(|site| store.untold.remove_entry(site)).collect();
-        while changed.len() + untold.len() < MOST
+        while changed.len() < MOST
             && let Some(site) = store.changed.pop_first()
         {
             changed.push(site);
         }
-        while changed.len() + untold.len() < MOST
-            && let Some((site, since)) = store.untold.pop_first()
-        {
-            untold.insert(site, since);
-        }
-        store.wanted |= !store.changed.is_empty() || !store.untold.is_empty();
-        store.telling.clone_from(&untold);
         for site in changed {
             if let Some(kind) = self.kind_at(site)
                 && let Some(store) = &mut self.store
@@ -168,27 +184,45 @@ impl<W> Scheduler<W> {
                 store.line(site, kind);
             }
         }
-        for (site, since) in untold {
-            let Some(kind) = self.kind_at(site) else { continue };
-            let told = match self.state_at(site) {
-                Some(state) => told(kind, state, now, since),
-                None => continue,
-            };
-            if let Some(store) = &mut self.store
-                && !told.is_nothing()
-            {
-                let line = store.line(site, kind);
-                store.lines[line].told = told;
+        for site in asked {
+            if let Some(since) = self.store.as_mut().and_then(|store| store.untold.remove(&site)) {
+                self.tell_starts(now, site, since);
             }
         }
-        self.write_said(now, asked.len());
+        let mut numbers = 0;
+        while let Some(store) = &mut self.store
+            && store.lines.len() < LINES
+            && numbers < NUMBERS
+            && let Some((site, since)) = store.untold.pop_first()
+        {
+            numbers += self.tell_starts(now, site, since);
+        }
+        if let Some(store) = &mut self.store {
+            store.wanted |= !store.changed.is_empty() || !store.untold.is_empty();
+        }
+        self.write_said(now);
         // As many as are in use now, whenever the line was written.
         if let Some(store) = &mut self.store {
-            let Store { lines, held, .. } = &mut **store;
-            for line in lines {
+            let Store { lines, held, counted, asked, .. } = &mut **store;
+            for line in &mut *lines {
                 line.held = held.get(&line.site).copied().unwrap_or(0);
             }
+            let taken = asked.iter().flat_map(|asked| &asked.takes).map(|take| &lines[take.line]);
+            let counts = lines.iter().filter(|line| line.held > 0).chain(taken).filter(|line| line.is_cap());
+            counted.extend(counts.map(|line| line.site));
         }
+    }
+
+    /// Writes into the batch what the machine knows of a limit's starts since an instant. Returns how many numbers that takes.
+    fn tell_starts(&mut self, now: Instant, site: Site, since: Instant) -> usize {
+        let Some(kind) = self.kind_at(site) else { return 0 };
+        let Some(told) = self.state_at(site).map(|state| told(kind, state, now, since)) else { return 0 };
+        let Some(store) = self.store.as_mut().filter(|_| !told.is_nothing()) else { return 0 };
+        store.telling.insert(site, since);
+        let numbers = told.numbers();
+        let line = store.line(site, kind);
+        store.lines[line].told = told;
+        numbers
     }
 
     fn kind_at(&self, site: Site) -> Option<LimitKind> {
@@ -247,11 +281,48 @@ fn told(kind: LimitKind, state: &mut LimitState, now: Instant, since: Instant) -
         LimitKind::Window { period, .. } => {
             let counts = |at: Instant| at >= since && at.saturating_add(period) > now;
             let starts = state.starts().into_iter().filter(|&(at, _)| counts(at));
-            Told::Starts(starts.map(|(at, cost)| (now.since(at), cost)).collect())
+            Told::Starts(fold(starts.map(|(at, cost)| (now.since(at), cost)).collect(), period))
         }
         LimitKind::Spaced { .. } | LimitKind::Bucket { .. } => {
             Told::Owed(state.due().map_or(Nanos::ZERO, |due| due.since(now)))
         }
         LimitKind::Calendar { .. } => Told::Nothing,
+    }
+}
+
+/// So many starts that they take a while to read are told in fewer numbers: those close together as if all were the last one.
+fn fold(starts: Vec<(Nanos, u32)>, period: Nanos) -> Vec<(Nanos, u32)> {
+    if starts.len() <= EACH {
+        return starts;
+    }
+    let grain = period.div_ceil(EACH as u64).get();
+    let mut folded: Vec<(Nanos, u32)> = Vec::with_capacity(EACH);
+    for (ago, cost) in starts {
+        match folded.last_mut().filter(|(last, _)| last.get() / grain == ago.get() / grain) {
+            Some(last) => *last = (ago, last.1.saturating_add(cost)),
+            None => folded.push((ago, cost)),
+        }
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_starts_are_told_in_few_numbers_and_none_as_earlier_than_it_was() {
+        let period = Nanos::from_secs(60);
+        let starts: Vec<(Nanos, u32)> = (0..30_000).rev().map(|at| (Nanos::from_millis(at * 2), 3)).collect();
+        let folded = fold(starts.clone(), period);
+        assert!(folded.len() <= EACH + 1, "{}", folded.len());
+        let sum = |starts: &[(Nanos, u32)], ago: Nanos| -> u32 {
+            starts.iter().filter(|(at, _)| *at <= ago).map(|(_, cost)| cost).sum()
+        };
+        assert_eq!(sum(&folded, period), 90_000);
+        for (ago, _) in &folded {
+            assert!(sum(&folded, *ago) >= sum(&starts, *ago));
+        }
+        assert_eq!(fold(starts[..100].to_vec(), period), starts[..100]);
     }
 }

@@ -4,7 +4,6 @@ use std::mem::{discriminant, take};
 
 use super::Site;
 use crate::engine::answer::KeyId;
-use crate::engine::limit;
 use crate::engine::plan::{LimitKind, LimitSpec, Plan, RuleId};
 use crate::engine::pool::EndpointId;
 use crate::engine::queue::Queue;
@@ -65,10 +64,10 @@ impl<W> Scheduler<W> {
         store.ends.clear();
         store.servers.clear();
         store.changed.extend(store.held.keys());
-        let (changed, untold) = (take(&mut store.changed), take(&mut store.untold));
+        let (changed, counted, untold) = (take(&mut store.changed), take(&mut store.counted), take(&mut store.untold));
         let (telling, mut lines) = (take(&mut store.telling), take(&mut store.lines));
         let moved = |site: &Site| moved(old, &self.plan, *site);
-        let changed = changed.iter().filter_map(moved).collect();
+        let [changed, counted] = [changed, counted].map(|sites| sites.iter().filter_map(moved).collect());
         let untold = untold.iter().filter_map(|(site, since)| Some((moved(site)?, *since))).collect();
         let telling = telling.iter().filter_map(|(site, since)| Some((moved(site)?, *since))).collect();
         for line in &mut lines {
@@ -76,7 +75,8 @@ impl<W> Scheduler<W> {
         }
         let fresh = self.fresh_sites(old);
         if let Some(store) = &mut self.store {
-            (store.changed, store.untold, store.telling, store.lines) = (changed, untold, telling, lines);
+            (store.changed, store.counted) = (changed, counted);
+            (store.untold, store.telling, store.lines) = (untold, telling, lines);
             for site in fresh {
                 store.untold.insert(site, Instant::ZERO);
             }
@@ -99,11 +99,9 @@ impl<W> Scheduler<W> {
         let Queue { rule, key, ref numbers, .. } = self.queues[queue];
         let key = KeyId { index: key, generation: self.keys.generation(key) };
         let own = Queue::own(numbers, &self.plan.rules[usize::from(rule)]);
-        let longest = own.iter().filter(|spec| spec.is_shared()).map(|spec| limit::period(spec.kind)).max();
         let fresh: Vec<Site> = fresh(old, own).map(|limit| Site::Own(RuleId(rule), key, limit)).collect();
         if let Some(store) = &mut self.store {
             store.untold.extend(fresh.into_iter().map(|site| (site, Instant::ZERO)));
-            store.longest_own = store.longest_own.max(longest.unwrap_or(Nanos::ZERO));
             for limit in 0..old.len() {
                 let site = Site::Own(RuleId(rule), key, limit);
                 store.reopen(site);

@@ -91,6 +91,15 @@ pub enum Told {
 }
 
 impl Told {
+    /// How many numbers it takes.
+    const fn numbers(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Starts(starts) => starts.len(),
+            Self::Owed(_) => 1,
+        }
+    }
+
     /// Whether there is nothing in it that a store does not know.
     fn is_nothing(&self) -> bool {
         match self {
@@ -136,7 +145,7 @@ pub enum Reach {
     /// It is asked.
     Asked,
     /// It is asked, and others may have been without it until this instant: of each limit the machine keeps to its part for
-    /// a period, 2 s at most. [`Instant::NEVER`]: they may be still.
+    /// 2 s. [`Instant::NEVER`]: they may be still.
     Back(Instant),
     /// It cannot be reached: the machine keeps to its part.
     Alone,
@@ -170,14 +179,14 @@ pub(super) struct Store {
     held: BTreeMap<Site, u32>,
     /// Caps of which the store is to be told how many those are.
     changed: BTreeSet<Site>,
+    /// Caps of which the store may count slots of this machine.
+    counted: BTreeSet<Site>,
     /// What the store is to be told of: everything since an instant.
     untold: BTreeMap<Site, Instant>,
     /// What it is being told of with the batch that is on its way.
     telling: BTreeMap<Site, Instant>,
     /// Requests that could not use what they were given, as they were too late.
     late: u32,
-    /// The longest time for which the store counts a start under numbers of a key's own.
-    longest_own: Nanos,
     /// Since when starts are not known to the store.
     alone_since: Option<Instant>,
     /// What the other machines are to be told.
@@ -234,10 +243,10 @@ impl Store {
             given: BTreeMap::new(),
             held: BTreeMap::new(),
             changed: BTreeSet::new(),
+            counted: BTreeSet::new(),
             untold: BTreeMap::new(),
             telling: BTreeMap::new(),
             late: 0,
-            longest_own: Nanos::ZERO,
             alone_since: None,
             words: Vec::new(),
             servers: Servers::default(),

@@ -276,9 +276,10 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Writes down for a batch that asks for so many limits what servers said of them, and what can't wait of others.
-    pub(super) fn write_said(&mut self, now: Instant, asked: usize) {
-        while let Some(store) = self.store.as_mut().filter(|store| store.lines.len() < asked + MOST)
+    /// Writes into a batch what servers said of its limits, and what can't wait of others.
+    pub(super) fn write_said(&mut self, now: Instant) {
+        let most = self.store.as_ref().map_or(0, |store| store.lines.len()) + MOST;
+        while let Some(store) = self.store.as_mut().filter(|store| store.lines.len() < most)
             && let Some(site) = store.servers.urgent.pop_first()
         {
             let kind = self.shared_spec(site).map(|spec| spec.kind);

@@ -1,10 +1,9 @@
 //! Whether the store is asked, and what the machine does while it cannot be.
 
 use super::{Reach, Store};
-use crate::engine::limit::{self, Alone};
-use crate::engine::plan::LimitSpec;
+use crate::engine::limit::Alone;
 use crate::engine::scheduler::Scheduler;
-use crate::engine::time::{Instant, Nanos};
+use crate::engine::time::Instant;
 
 impl<W> Scheduler<W> {
     /// How the machine stands with the store that keeps its plan's [shared](super::super::Kept::InStore) limits. At first there is
@@ -51,24 +50,12 @@ impl<W> Scheduler<W> {
         self.store.as_ref().map_or(Reach::Nowhere, |store| store.reach)
     }
 
-    /// Until when it keeps to its part of limits, now that the store is back; never, if that ends with other news.
+    /// Until when it keeps to its part of limits, now that the store is back.
     #[must_use]
     pub fn part_until(&self) -> Option<Instant> {
         match self.reach() {
-            Reach::Back(since) => Some(since.saturating_add(self.longest_shared().min(Alone::PATIENCE))),
+            Reach::Back(since) => Some(since.saturating_add(Alone::PATIENCE)),
             Reach::Nowhere | Reach::Asked | Reach::Alone | Reach::Open | Reach::Closed => None,
         }
-    }
-
-    /// The longest time for which the store counts a start.
-    #[must_use]
-    pub fn longest_shared(&self) -> Nanos {
-        let plan = &self.plan;
-        let own = plan.rules.iter().flat_map(|rule| &rule.own);
-        let endpoints = plan.pool.iter().flat_map(|pool| &pool.endpoints).flat_map(|endpoint| &endpoint.limits);
-        let all = own.chain(&plan.key_limits).chain(&plan.shared_limits).chain(endpoints);
-        let shared = all.filter(|spec: &&LimitSpec| spec.is_shared());
-        let of_keys = self.store.as_ref().map(|store| store.longest_own);
-        shared.map(|spec| limit::period(spec.kind)).chain(of_keys).max().unwrap_or(Nanos::ZERO)
     }
 }

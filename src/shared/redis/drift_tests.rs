@@ -114,7 +114,8 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
         let requests: Vec<Vec<Take>> = requests.collect();
         if random.u8(0..80) == 0 {
             // Both forget.
-            let mut connection = store.connection().unwrap();
+            let (mut connection, under_way) = store.connection().unwrap();
+            under_way.end();
             let gone = &names[random.usize(0..names.len())];
             redis::cmd("DEL").arg(&**gone).query_async::<i64>(&mut connection).await.unwrap();
             tally.forget(Some(gone));
@@ -232,7 +233,8 @@ async fn real_clock_a_clock_that_is_set_back_stands_still() {
     assert_eq!(first.taken, [true]);
     // What was read last was a minute ahead of what the clock shows now.
     let ahead = first.now + 60_000_000;
-    let mut connection = store.connection().unwrap();
+    let (mut connection, under_way) = store.connection().unwrap();
+    under_way.end();
     redis::cmd("SET").arg("{rb}:v1:clock").arg(ahead).exec_async(&mut connection).await.unwrap();
     let second = store.ask(ask(2, "a", two)).await.unwrap();
     assert_eq!((second.now, second.taken), (ahead, vec![true]));

@@ -69,7 +69,7 @@ type Subjects = Vec<(String, String)>;
 pub struct Redis {
     client: Client,
     connection: Arc<Mutex<Option<ConnectionManager>>>,
-    /// Calls in a row that were given up before an answer came.
+    /// Calls that were given up before an answer came, since the last answer.
     unanswered: Arc<AtomicU32>,
     clock: Arc<str>,
     said: Arc<str>,
@@ -99,8 +99,8 @@ impl Redis {
         })
     }
 
-    /// The connection that asks: another one if this one says nothing any more.
-    fn connection(&self) -> Result<ConnectionManager, StoreError> {
+    /// The connection that asks: another one if this one says nothing any more. And a call on it.
+    fn connection(&self) -> Result<(ConnectionManager, Call<'_>), StoreError> {
         let connect = || {
             let config = ConnectionManagerConfig::new()
                 .set_connection_timeout(Some(CONNECT))
@@ -110,20 +110,37 @@ impl Redis {
             ConnectionManager::new_lazy_with_config(self.client.clone(), config).map_err(away)
         };
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.unanswered.fetch_add(1, Ordering::Relaxed) >= SILENT {
-            self.unanswered.store(1, Ordering::Relaxed);
+        if self.unanswered.load(Ordering::Relaxed) >= SILENT {
+            self.unanswered.store(0, Ordering::Relaxed);
             *connection = None;
         }
         let line = match connection.take() {
             Some(line) => line,
             None => connect()?,
         };
-        Ok(connection.insert(line).clone())
+        Ok((connection.insert(line).clone(), Call { unanswered: &self.unanswered, is_answered: false }))
     }
+}
 
+/// A call that may be given up before an answer comes.
+struct Call<'a> {
+    unanswered: &'a AtomicU32,
+    is_answered: bool,
+}
+
+impl Call<'_> {
     /// There was an answer, if only an error.
-    fn note_answer(&self) {
+    fn end(mut self) {
+        self.is_answered = true;
         self.unanswered.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -137,7 +154,7 @@ impl fmt::Debug for Redis {
 impl Store for Redis {
     fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
         Box::pin(async move {
-            let mut connection = self.connection()?;
+            let (mut connection, under_way) = self.connection()?;
             let mut call = ASK.prepare_invoke();
             call.key(&*self.clock);
             for limit in &ask.limits {
@@ -147,7 +164,7 @@ impl Store for Redis {
                 call.arg(word);
             }
             let answer: Result<(i64, Vec<i64>, Vec<i64>), RedisError> = call.invoke_async(&mut connection).await;
-            self.note_answer();
+            under_way.end();
             wire::reply(&ask, &answer.map_err(away)?)
         })
     }
@@ -156,24 +173,24 @@ impl Store for Redis {
         Box::pin(async move {
             // The script that answers questions tells the rest.
             let Some(telling) = wire::Telling::of(&news) else { return Ok(0) };
-            let mut connection = self.connection()?;
+            let (mut connection, under_way) = self.connection()?;
             let mut call = TELL.prepare_invoke();
             call.key(&*self.said).arg(telling.subject).arg(telling.word).arg(telling.lasts).arg(telling.rest);
             call.arg(&*self.channel).arg(process);
             let answer = call.invoke_async::<u64>(&mut connection).await;
-            self.note_answer();
+            under_way.end();
             answer.map_err(away)
         })
     }
 
     fn keep_rules(&self, process: u64, rules: VersionedRules, lasts: Duration) -> Pending<'_, VersionedRules> {
         Box::pin(async move {
-            let mut connection = self.connection()?;
+            let (mut connection, under_way) = self.connection()?;
             let mut call = RULES.prepare_invoke();
             let micros = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
             call.key(&*self.rules).arg(rules.version).arg(&*rules.text).arg(micros).arg(&*self.channel).arg(process);
             let answer: Result<(u64, String), RedisError> = call.invoke_async(&mut connection).await;
-            self.note_answer();
+            under_way.end();
             let (version, text) = answer.map_err(away)?;
             Ok(VersionedRules { version, text: text.into() })
         })
@@ -184,11 +201,11 @@ impl Store for Redis {
             let mut ears = self.client.get_async_pubsub().await.map_err(away)?;
             ears.subscribe(&*self.channel).await.map_err(away)?;
             // What is told from now on is heard: what was told before is read after that.
-            let mut connection = self.connection()?;
+            let (mut connection, under_way) = self.connection()?;
             let mut all = redis::pipe();
             all.cmd("TIME").cmd("HGETALL").arg(&*self.said);
             let answer = all.query_async::<((u64, u64), Subjects)>(&mut connection).await;
-            self.note_answer();
+            under_way.end();
             let (now, all) = answer.map_err(away)?;
             let now = now.0.saturating_mul(1_000_000).saturating_add(now.1);
             let (sender, heard) = mpsc::channel(KEPT + all.len());
