@@ -13,10 +13,11 @@ use super::draft::Stored;
 use super::event::OutboxEvent;
 use super::flush::Flush;
 use super::halt::Halt;
-use super::letter::{End, Letter, Office, Phase, REST, Reply};
+use super::letter::{End, Letter, Office, PATIENCE, Phase, REST, Reply};
 use super::line::{Line, Pause};
 use super::note::Note;
 use super::record::{Queue, Unix};
+use super::search::Search;
 use super::shelf::{self, PAGE};
 use super::store::StoreError;
 
@@ -30,12 +31,11 @@ pub(super) struct Courier<T, E> {
     pub(super) pauses: BTreeSet<(Instant, u64, Queue)>,
     /// How often a queue was the last one to be sent from.
     pub(super) round: u64,
-    /// The queue up to which all that have messages are known; `None`: all are.
-    pub(super) found: Option<Found>,
-    pub(super) searching: Searching,
-    /// Queues that are known no more, as nothing of them starts for long.
-    pub(super) aside: Option<Aside>,
+    /// Those that have no line here, though they have messages.
+    pub(super) search: Search,
     pub(super) due: Option<Unix>,
+    /// When it is looked for names whose time is over; `None`: that is being done.
+    forgets: Option<Instant>,
     entering: bool,
     pub(super) messages: usize,
     pub(super) bytes: u64,
@@ -53,32 +53,6 @@ pub(super) struct Courier<T, E> {
     pub(super) done: usize,
 }
 
-/// How far the search for queues is.
-#[derive(Debug)]
-pub(super) enum Found {
-    None,
-    UpTo(Queue),
-}
-
-/// Queues that were forgotten for a while: all queues are looked for again after that.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Aside {
-    pub(super) until: Instant,
-    /// Some of them only wait for their limits.
-    pub(super) limited: bool,
-}
-
-/// Whether queues are being looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Searching {
-    No,
-    Now,
-    /// What is found is of no use: it begins anew.
-    InVain,
-    /// The store failed: not before then.
-    After(Instant),
-}
-
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     pub(super) fn start(
         office: Arc<Office<T, E>>,
@@ -93,10 +67,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             turns: VecDeque::new(),
             pauses: BTreeSet::new(),
             round: 0,
-            found: (!is_empty).then_some(Found::None),
-            searching: Searching::No,
-            aside: None,
+            search: Search::new(is_empty),
             due: None,
+            forgets: Some(Instant::now()),
             entering: false,
             messages: 0,
             bytes: 0,
@@ -145,7 +118,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     fn take_in(&mut self, note: Note<T, E>) {
         match note {
             Note::Arrived(messages, reply) => self.arrived(messages, reply),
-            Note::Look(queues) => queues.into_iter().for_each(|queue| self.look_into(queue)),
+            Note::Look(queues) => queues.into_iter().for_each(|queue| self.notice(queue, 0)),
             Note::Search => self.search_again(),
             Note::Due(due) => self.due = Some(self.due.map_or(due, |first| first.min(due))),
             Note::Entered(entered) => self.entered(entered),
@@ -153,6 +126,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Note::NextDue(Err(error)) => {
                 self.failed(error);
                 self.due = Some(self.office.clock.after(REST));
+            }
+            Note::Forgotten(others) => {
+                let rest = if others { Duration::ZERO } else { PATIENCE };
+                self.forgets = Some(Instant::now() + rest);
             }
             Note::Found(found) => self.found(found),
             Note::Loaded(queue, loaded) => self.loaded(queue, loaded),
@@ -180,50 +157,35 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.send(queue, stored, reply.take());
                 continue;
             }
-            self.line(&queue, true).more = true;
             if let Some(reply) = reply.take() {
                 let _ = reply.send(Ok(super::letter::Delivery::Queued(stored.record.id)));
             }
-            self.take_turn(queue);
+            self.notice(queue, stored.place);
         }
     }
 
     /// Whether what is put in a queue now has nothing before it but what is in line.
-    fn is_next(&mut self, queue: &Queue) -> bool {
-        let (more, window) = (!self.is_known(queue), self.window);
-        let line = self.line(queue, more);
-        !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < window
+    fn is_next(&self, queue: &Queue) -> bool {
+        self.lines.get(queue).map_or_else(
+            || self.search.covers(queue) && self.may_know(queue),
+            |line| !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < self.window,
+        )
     }
 
-    /// Whether a queue without a line has no message in the store.
-    fn is_known(&self, queue: &Queue) -> bool {
-        self.aside.is_none()
-            && match &self.found {
-                None => true,
-                Some(Found::None) => false,
-                Some(Found::UpTo(last)) => queue <= last,
-            }
-    }
-
-    /// The queue's line; a new one may have messages in the store.
-    fn line(&mut self, queue: &Queue, more: bool) -> &mut Line<T, E> {
+    /// The queue's line, which is made if there is none.
+    pub(super) fn line(&mut self, queue: &Queue) -> &mut Line<T, E> {
         let round = &mut self.round;
         self.lines.entry(queue.clone()).or_insert_with(|| {
             *round += 1;
-            Line::new(more, *round)
+            Line::new(*round)
         })
-    }
-
-    fn look_into(&mut self, queue: Queue) {
-        self.line(&queue, true).more = true;
-        self.take_turn(queue);
     }
 
     fn entered(&mut self, entered: Result<(Vec<Queue>, bool), StoreError>) {
         self.entering = false;
         match entered {
             Ok((queues, again)) => {
-                queues.into_iter().for_each(|queue| self.look_into(queue));
+                queues.into_iter().for_each(|queue| self.notice(queue, 0));
                 if again {
                     self.due = Some(self.office.clock.now());
                 } else {
@@ -240,37 +202,6 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
     }
 
-    fn found(&mut self, found: Result<Vec<Queue>, StoreError>) {
-        let in_vain = self.searching == Searching::InVain;
-        self.searching = Searching::No;
-        match found {
-            Ok(_) if in_vain => self.search_again(),
-            Ok(queues) => {
-                self.found = queues.last().map(|last| Found::UpTo(last.clone()));
-                for queue in queues {
-                    self.flushes.iter_mut().for_each(|flush| flush.add(&queue));
-                    self.look_into(queue);
-                }
-            }
-            Err(error) => {
-                self.failed(error);
-                self.searching = Searching::After(Instant::now() + REST);
-                if in_vain {
-                    self.found = Some(Found::None);
-                }
-            }
-        }
-    }
-
-    /// Nobody knows what a transaction changed: once the store works, all queues are looked for.
-    fn search_again(&mut self) {
-        self.found = Some(Found::None);
-        self.searching = match self.searching {
-            Searching::Now | Searching::InVain => Searching::InVain,
-            Searching::No | Searching::After(_) => Searching::After(Instant::now() + REST),
-        };
-    }
-
     fn loaded(&mut self, queue: Queue, loaded: Result<(Vec<Stored>, bool), StoreError>) {
         let starts = self.starts();
         let Some(line) = self.lines.get_mut(&queue) else { return };
@@ -280,6 +211,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
         match loaded {
             Ok((messages, more)) => {
+                // What came while it was read may stand before what was read.
+                let least = if line.more { line.least } else { u64::MAX };
                 line.more |= more;
                 let is_stale = std::mem::take(&mut line.stale);
                 if is_stale || !starts {
@@ -298,6 +231,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                         self.send(queue.clone(), stored, None);
                     }
                 }
+                if let Some(line) = self.lines.get_mut(&queue) {
+                    line.least = line.least.min(least);
+                }
                 self.take_turn(queue.clone());
                 self.forget(&queue);
             }
@@ -312,7 +248,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Brings a message into the balancer's line, if it is let in.
     fn send(&mut self, queue: Queue, stored: Stored, reply: Option<Reply<T, E>>) {
         let (place, bytes, doomed) = (stored.place, stored.size(), stored.progress.doomed);
-        let turn = self.line(&queue, false).turn();
+        let turn = self.line(&queue).turn();
         let letter = Letter::new(Arc::clone(&self.office), queue.clone(), stored, turn, reply);
         let (office, back) = (Arc::clone(&self.office), queue.clone());
         let tell = Telling(Some(move |end| drop(office.inbox.send(Note::Ended { queue: back, place, end }))));
@@ -324,7 +260,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             match letter.enter() {
                 Ok(travelling) => tokio::spawn(async move { tell.tell(travelling.await) }).abort_handle(),
                 Err(end) => {
-                    self.comes_again(&queue, end);
+                    self.comes_again(&queue, place, end);
                     return;
                 }
             }
@@ -332,7 +268,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         self.messages += 1;
         self.bytes += bytes;
         let waits = letter.phase() == Phase::Waiting;
-        self.line(&queue, false).insert(letter, task, bytes);
+        self.line(&queue).insert(letter, task, bytes);
         if waits {
             self.waits(&queue, place);
         }
@@ -369,7 +305,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Err(error) => {
                 // In line or not, as far as the store goes.
                 self.failed(error);
-                self.line(&queue, true).more = true;
+                self.line(&queue).has_from(place);
                 self.due = Some(self.office.clock.after(REST));
             }
         }
@@ -396,20 +332,22 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                     self.messages -= messages;
                     self.bytes -= bytes;
                 }
-                self.comes_again(&queue, end);
+                self.comes_again(&queue, place, end);
             }
             End::Stopped => {
                 self.done -= 1;
-                self.comes_again(&queue, end);
+                self.comes_again(&queue, place, end);
             }
         }
-        self.take_turn(queue.clone());
-        self.forget(&queue);
+        if !self.gives_way(&queue) {
+            self.take_turn(queue.clone());
+            self.forget(&queue);
+        }
     }
 
     /// A message is still in the store, and out of the line.
-    fn comes_again(&mut self, queue: &Queue, end: End) {
-        self.line(queue, true).more = true;
+    fn comes_again(&mut self, queue: &Queue, place: u64, end: End) {
+        self.line(queue).has_from(place);
         match end {
             End::Again { pause, span, .. } if !span.is_zero() => self.pause(queue.clone(), span, pause),
             End::Stopped => self.stop(),
@@ -443,11 +381,25 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 move |entered| drop(office.inbox.send(Note::Entered(entered))),
             );
         }
+        if self.forgets_at().is_some_and(|at| at <= now) {
+            self.forgets = None;
+            let (now, office) = (self.office.clock.now(), Arc::clone(&self.office));
+            self.office.desk.post(
+                move |draft| draft.forget_some(now),
+                // What could not be forgotten is forgotten later.
+                move |others| drop(office.inbox.send(Note::Forgotten(others.unwrap_or_default()))),
+            );
+        }
         if let Halt::Closing(by, _) = self.halt
             && by <= now
         {
             self.close();
         }
+    }
+
+    /// When names are to be forgotten, if there are any.
+    fn forgets_at(&self) -> Option<Instant> {
+        self.forgets.filter(|_| !self.has_stopped() && self.office.counts().names > 0)
     }
 
     fn ask_when(&self) {
@@ -462,13 +414,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Halt::Closing(by, _) => Some(by),
             Halt::No | Halt::Stopped | Halt::Over => None,
         };
-        let search = match self.searching {
-            Searching::After(at) => Some(at).filter(|_| self.starts()),
-            Searching::No | Searching::Now | Searching::InVain => None,
-        };
-        let aside = self.aside.filter(|_| self.starts() && self.found.is_none()).map(|aside| aside.until);
+        let search = self.search.wakes_at(self.done).filter(|_| self.starts());
         let look = self.flushes.iter().any(Flush::has_begun).then(|| Instant::now() + LOOK);
-        [pause, due, closing, search, aside, look, self.clears_again()].into_iter().flatten().min()
+        [pause, due, closing, search, look, self.clears_again(), self.forgets_at()].into_iter().flatten().min()
     }
 
     pub(super) fn failed(&mut self, error: StoreError) {
@@ -501,7 +449,7 @@ impl<F: FnOnce(End)> Drop for Telling<F> {
         if std::thread::panicking()
             && let Some(tell) = self.0.take()
         {
-            tell(End::again(Pause::Told, super::letter::PATIENCE));
+            tell(End::again(Pause::Told, PATIENCE));
         }
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::courier::{Aside, Courier, Found, Searching};
+use super::courier::Courier;
 use super::letter::{PATIENCE, REST};
-use super::line::{Line, Pause};
+use super::line::Pause;
 use super::note::Note;
 use super::record::Queue;
-use super::shelf::{self, PAGE};
-use super::stuck::{FAR, is_held};
+use super::shelf;
+use super::stuck::FAR;
 use crate::error::NextStart;
 
 /// Messages in the balancer's line, of all queues together.
@@ -23,12 +23,6 @@ const BYTES: u64 = 64 << 20;
 
 /// How many of these bytes are read for one queue at a time, unless a single message has more.
 const READ: u64 = 256 << 10;
-
-/// How many queues are known at a time before others are looked for.
-const QUEUES: usize = 1_024;
-
-/// With more of them than that in memory, queues of which nothing starts for long are known no more for a while.
-const KNOWN: usize = 8_192;
 
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     pub(super) fn take_turn(&mut self, queue: Queue) {
@@ -44,6 +38,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     pub(super) fn fill(&mut self) {
         while self.starts() && !self.turns.is_empty() && (self.has_room() || self.make_room()) {
             let Some(queue) = self.turns.pop_front() else { break };
+            self.search.ahead = self.search.ahead.saturating_sub(1);
             let crowded = self.is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
             line.in_turn = false;
@@ -76,35 +71,6 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         );
     }
 
-    /// Looks for queues that are not known, where not many of them wait for their turn.
-    fn search(&mut self) {
-        if let Some(aside) = self.aside
-            && self.found.is_none()
-            && aside.until <= Instant::now()
-        {
-            (self.found, self.aside) = (Some(Found::None), None);
-        }
-        let Some(found) = &self.found else { return };
-        let is_time = match self.searching {
-            Searching::No => true,
-            Searching::Now | Searching::InVain => false,
-            Searching::After(at) => at <= Instant::now(),
-        };
-        if !is_time || self.turns.len() >= QUEUES || !self.starts() {
-            return;
-        }
-        self.searching = Searching::Now;
-        let after = match found {
-            Found::None => None,
-            Found::UpTo(last) => Some(last.clone()),
-        };
-        let office = Arc::clone(&self.office);
-        self.office.desk.look(
-            move |store| shelf::queues(store, after.as_ref(), PAGE),
-            move |found| drop(office.inbox.send(Note::Found(found))),
-        );
-    }
-
     fn has_room(&self) -> bool {
         self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
     }
@@ -133,14 +99,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Some(NextStart::Never) => REST,
             Some(NextStart::After(_) | NextStart::Now | NextStart::WhenOneEnds) | None => return false,
         };
-        if self.lines.len() <= KNOWN || !self.lines.get(queue).is_some_and(Line::is_idle) {
-            self.pause(queue.clone(), span, Pause::Limits);
-            return true;
-        }
-        self.lines.remove(queue);
-        let limited = self.aside.is_some_and(|aside| aside.limited) || !is_held(&self.office.balancer, queue);
-        let until = self.aside.map_or_else(|| Instant::now() + PATIENCE, |aside| aside.until);
-        self.aside = Some(Aside { until, limited });
+        self.pause(queue.clone(), span, Pause::Limits);
         true
     }
 
@@ -180,7 +139,11 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         self.cleared.filter(|_| waits).map(|at| at + FAR)
     }
 
+    /// Nothing more of the queue is read for so long.
     pub(super) fn pause(&mut self, queue: Queue, span: Duration, why: Pause) {
+        if self.goes_aside(&queue, span, why) {
+            return;
+        }
         if let Some(line) = self.lines.get_mut(&queue) {
             line.paused = Some(why);
             let until = Instant::now() + span.min(Duration::from_secs(86_400));

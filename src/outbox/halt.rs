@@ -82,22 +82,21 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Everything that was due when a flush was asked for is in line by now.
     pub(super) fn begin_flushes(&mut self) {
         for flush in self.flushes.iter_mut().filter(|flush| !flush.has_begun()) {
-            flush.begin(self.office.counts().next, self.lines.keys());
+            flush.begin(self.office.counts().next, self.lines.keys(), self.search.needed());
         }
     }
 
     /// Answers flushes that are over, and whoever waits for the line to be empty.
     pub(super) fn check_flushes(&mut self) {
         let stopped = self.has_stopped();
-        let limited = self.aside.is_some_and(|aside| aside.limited);
-        let searching = (self.found.is_some() || limited) && !stopped;
+        let passed = if self.search.goes_on() { self.search.passed } else { u64::MAX };
         let (lines, balancer) = (&self.lines, &self.office.balancer);
         self.flushes.retain_mut(|flush| {
             let is_busy = |queue: &Queue, bound| {
                 let Some(line) = lines.get(queue) else { return false };
                 !stopped && line.is_busy(bound) && (line.runs() || !is_held(balancer, queue))
             };
-            !(flush.check(is_busy, searching) || stopped && flush.give_up())
+            !(flush.check(is_busy, passed) || stopped && flush.give_up())
         });
         if self.messages == 0 {
             for reply in self.emptied.drain(..) {

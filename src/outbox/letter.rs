@@ -245,6 +245,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     }
 
     async fn attempt(self: Arc<Self>, attempt: Attempt) -> Outcome<T, Undelivered<E>> {
+        let began = self.office.clock.now();
         if self.terms().ordered {
             // The one before it may be about to come again.
             self.turn.begin(self.stored.place).await;
@@ -254,9 +255,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
             return Err(Failure::retry(Some(REST)));
         };
         let stored = self.stored.clone();
+        let endpoint = lock(&self.state).endpoint.clone();
         let written = self.office.desk.write(move |draft| {
             draft.note(&stored, &progress);
-            Ok(())
+            draft.release_before(began, &stored.record, endpoint.as_ref())
         });
         if let Err(error) = written.await {
             // Sent without a trace it might be sent again as if it had never been.

@@ -279,11 +279,14 @@ pub(super) struct Counts {
     pub(super) dead_bytes: u64,
     /// What tells this outbox from others.
     pub(super) birth: u64,
+    /// Names that are remembered though their messages were sent.
+    pub(super) names: u64,
 }
 
 impl Counts {
     pub(super) fn write(&self) -> Vec<u8> {
-        [self.serial, self.next, self.messages, self.bytes, self.dead, self.dead_bytes, self.birth]
+        let Self { serial, next, messages, bytes, dead, dead_bytes, birth, names } = *self;
+        [serial, next, messages, bytes, dead, dead_bytes, birth, names]
             .into_iter()
             .fold(Writer::default(), Writer::u64)
             .done()
@@ -299,6 +302,8 @@ impl Counts {
             dead: reader.u64()?,
             dead_bytes: reader.u64()?,
             birth: reader.u64()?,
+            // Not everybody wrote it.
+            names: reader.u64().unwrap_or_default(),
         })
     }
 }
@@ -328,7 +333,7 @@ mod tests {
         for named in [Named::Pending(id), Named::Promised(id), Named::Sent(id, 4, b"5".to_vec()), Named::Dead(id)] {
             assert_eq!(Named::read(&named.write()), Ok(named));
         }
-        let counts = Counts { serial: 1, next: 2, messages: 3, bytes: 4, dead: 5, dead_bytes: 6, birth: 7 };
+        let counts = Counts { serial: 1, next: 2, messages: 3, bytes: 4, dead: 5, dead_bytes: 6, birth: 7, names: 8 };
         assert_eq!(Counts::read(&counts.write()), Ok(counts));
     }
 
