@@ -124,7 +124,8 @@ async fn queues_that_wait_for_room_when_they_are_held_are_sent_afterwards() {
     reader.tell("long", vec![Way::Takes(secs(10)); 2]);
     put_many(&post, "a", 2, "long").await;
     let text = "a".to_owned();
-    let twice = (2..3_002_u32).flat_map(|key| [("a", key, &text), ("a", key, &text)]);
+    // Of the last ones the first message is in line, and the second waits for its turn to be read.
+    let twice = (0..2).flat_map(|_| (2..3_002_u32).map(|key| ("a", key, &text)));
     post.put_all(twice).await.unwrap();
     post::settle().await;
     balancer.hold(Target::rule("a"), secs(60)).unwrap();
@@ -153,35 +154,4 @@ async fn nobody_passes_those_of_its_queue_that_are_taken_out_to_make_room() {
     let place = |id| ids.iter().position(|seen| *seen == id).unwrap();
     assert!(place(4_001) < place(4_097), "key 4,000 got its second message first");
     assert_eq!((post.len(), ids.len()), (0, 4_097));
-}
-
-/// Far more keys than are known at a time, and new ones all the while: each is found, and a flush ends with what it is for.
-#[tokio::test(start_paused = true)]
-async fn a_key_that_comes_late_has_its_turn_while_others_keep_coming() {
-    let (reader, balancer) = (Reader::new(), post::balancer("[rules]\na = { overall = '4000/1s' }"));
-    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
-    let text = "a".to_owned();
-    let put = async |keys: std::ops::Range<u32>| {
-        post.put_all(keys.map(|key| ("a", key, &text))).await.unwrap();
-    };
-    put(1..14_000).await;
-    sleep(secs(1)).await;
-    // All that are found are those behind it.
-    let late = post.put("a", 0, &"late".to_owned()).await.unwrap();
-    assert!(matches!(late, Delivery::Queued(_)));
-    let flushed = tokio::spawn({
-        let post = post.clone();
-        async move { post.flush().await }
-    });
-    for first in (14_000..).step_by(4_000).take(9) {
-        put(first..first + 4_000).await;
-        sleep(secs(1)).await;
-    }
-    let seen = reader.seen();
-    assert!(post.len() > 8_000, "others keep coming");
-    assert!(seen.iter().any(|seen| seen.text == "late"), "{} others went before it", seen.len());
-    assert!(flushed.is_finished());
-    let mut early: Vec<u64> = seen.iter().map(|seen| seen.id).filter(|id| *id < 14_001).collect();
-    early.sort_unstable();
-    assert_eq!(early.len(), 14_000);
 }

@@ -333,6 +333,7 @@ async fn a_hold_that_was_ended_is_over_after_a_restart_too() {
     drop(first);
     post::settle().await;
     let second = later_post(FREE, store, &reader).await;
+    post::settle().await;
     assert_eq!(put(&second, 4, "sent, too").await, Ok(true));
     assert_eq!(put(&second, 1, "still held").await, Ok(false));
     // One that was asked for later is in force.

@@ -59,7 +59,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         notes: mpsc::UnboundedReceiver<Note<T, E>>,
         window: usize,
     ) -> JoinHandle<()> {
-        let is_empty = office.counts().messages == 0;
+        let counts = office.counts();
         let courier = Self {
             office,
             notes,
@@ -67,7 +67,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             turns: VecDeque::new(),
             pauses: BTreeSet::new(),
             round: 0,
-            search: Search::new(is_empty),
+            search: Search::new(counts.messages == 0, counts.next),
             due: None,
             forgets: Some(Instant::now()),
             entering: false,

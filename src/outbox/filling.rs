@@ -83,6 +83,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Whether a message that was just put may go into line, where its queue allows that.
     pub(super) fn has_room_for(&mut self, queue: &Queue) -> bool {
         if self.is_crowded() {
+            if !self.turns.is_empty() {
+                // Others wait for room, and are not to be passed by whoever comes just when there is some.
+                return false;
+            }
             let is_empty = self.lines.get(queue).is_none_or(|line| line.active() == 0);
             if is_empty && self.stands_aside(queue) {
                 return false;

@@ -38,6 +38,8 @@ const REST_EACH: Duration = Duration::from_micros(20);
 pub(super) struct Search {
     /// How far the pass is that is under way, if one is.
     pass: Option<Found>,
+    /// It passes over queues whose messages were put after it began: it could be after them for ever.
+    bound: u64,
     reading: Reading,
     /// Not everything is found by that pass: when another one begins.
     again: Option<Again>,
@@ -79,9 +81,10 @@ struct Again {
 }
 
 impl Search {
-    pub(super) fn new(is_empty: bool) -> Self {
+    pub(super) fn new(is_empty: bool, next: u64) -> Self {
         Self {
             pass: (!is_empty).then_some(Found::None),
+            bound: next,
             reading: Reading::No,
             again: None,
             passed: 0,
@@ -148,8 +151,9 @@ impl Search {
         }
     }
 
-    fn begin(&mut self, done: usize) {
+    fn begin(&mut self, done: usize, next: u64) {
         (self.pass, self.again) = (Some(Found::None), None);
+        self.bound = next;
         (self.size, self.done) = (0, done);
     }
 
@@ -229,7 +233,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
         self.search.reading = Reading::No;
         if self.search.begins_at(self.done).is_some_and(|at| at <= now) {
-            self.search.begin(self.done);
+            self.search.begin(self.done, self.office.counts().next);
         }
         self.search.ahead = self.search.ahead.min(self.turns.len());
         if self.search.ahead >= QUEUES || self.lines.len() + PAGE > KNOWN {
@@ -259,12 +263,19 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                     None => self.search.end(),
                 }
                 self.search.size = self.search.size.saturating_add(u32::try_from(queues.len()).unwrap_or(u32::MAX));
+                let turns = self.turns.len();
                 for (queue, first) in queues {
+                    if first >= self.search.bound {
+                        self.pass_over(&queue, first);
+                        continue;
+                    }
                     self.flushes.iter_mut().for_each(|flush| flush.add(&queue, first));
                     self.line(&queue).has_from(first);
                     self.take_turn(queue);
                 }
-                self.search.ahead = self.turns.len();
+                if self.turns.len() > turns {
+                    self.search.ahead = self.turns.len();
+                }
             }
             Err(error) => {
                 self.failed(error);
@@ -276,9 +287,18 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
     }
 
+    /// A queue is for the next pass to find.
+    fn pass_over(&mut self, queue: &Queue, first: u64) {
+        if !self.lines.contains_key(queue) {
+            let pass = self.search.look_again(Instant::now(), true);
+            self.flushes.iter_mut().for_each(|flush| flush.wait_for(pass, first));
+        }
+    }
+
     /// Nobody knows what a transaction changed: once the store works, all queues are looked for.
     pub(super) fn search_again(&mut self) {
         self.search.pass = Some(Found::None);
+        self.search.bound = self.office.counts().next;
         self.search.reading = match self.search.reading {
             Reading::Now | Reading::InVain => Reading::InVain,
             Reading::No | Reading::After(_) => Reading::After(Instant::now() + REST),
