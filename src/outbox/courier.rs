@@ -1,6 +1,6 @@
 //! Who brings stored messages on their way: a window of each queue is in the balancer's line, the rest in the store.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use super::draft::Stored;
 use super::event::OutboxEvent;
 use super::flush::Flush;
 use super::halt::Halt;
+use super::lane::{Lanes, priority};
 use super::letter::{End, Letter, Office, PATIENCE, Phase, REST, Reply};
 use super::line::{Line, Pause};
 use super::note::Note;
@@ -25,8 +26,7 @@ pub(super) struct Courier<T, E> {
     pub(super) office: Arc<Office<T, E>>,
     notes: mpsc::UnboundedReceiver<Note<T, E>>,
     pub(super) lines: BTreeMap<Queue, Line<T, E>>,
-    /// Queues that wait for their turn to be filled.
-    pub(super) turns: VecDeque<Queue>,
+    pub(super) lanes: Lanes,
     /// Queues that pause, by when they are woken and by who was sent from longest ago.
     pub(super) pauses: BTreeSet<(Instant, u64, Queue)>,
     /// How often a queue was the last one to be sent from.
@@ -37,13 +37,6 @@ pub(super) struct Courier<T, E> {
     /// When it is looked for names whose time is over; `None`: that is being done.
     forgets: Option<Instant>,
     entering: bool,
-    pub(super) messages: usize,
-    pub(super) bytes: u64,
-    /// How many more are being read, and for how many queues.
-    pub(super) reading: usize,
-    pub(super) readers: usize,
-    /// When it was last looked for messages that stand in others' way.
-    pub(super) cleared: Option<Instant>,
     pub(super) window: usize,
     pub(super) flushes: Vec<Flush>,
     /// Who wants the line to be empty, and how many of them keep it empty.
@@ -64,18 +57,13 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             office,
             notes,
             lines: BTreeMap::new(),
-            turns: VecDeque::new(),
+            lanes: Lanes::default(),
             pauses: BTreeSet::new(),
             round: 0,
             search: Search::new(counts.messages == 0, counts.next),
             due: None,
             forgets: Some(Instant::now()),
             entering: false,
-            messages: 0,
-            bytes: 0,
-            reading: 0,
-            readers: 0,
-            cleared: None,
             window,
             flushes: Vec::new(),
             emptied: Vec::new(),
@@ -174,11 +162,25 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// The queue's line, which is made if there is none.
     pub(super) fn line(&mut self, queue: &Queue) -> &mut Line<T, E> {
-        let round = &mut self.round;
-        self.lines.entry(queue.clone()).or_insert_with(|| {
+        let Self { lines, lanes, round, office, .. } = self;
+        lines.entry(queue.clone()).or_insert_with(|| {
             *round += 1;
-            Line::new(*round)
+            let lane = priority(&office.balancer, queue);
+            lanes.get(lane).known += 1;
+            Line::new(*round, lane)
         })
+    }
+
+    /// The queue's line goes.
+    pub(super) fn remove(&mut self, queue: &Queue) -> Option<Line<T, E>> {
+        let line = self.lines.remove(queue)?;
+        self.lanes.get(line.lane).known -= 1;
+        Some(line)
+    }
+
+    /// The lane whose places the queue's messages take.
+    pub(super) fn lane_of(&self, queue: &Queue) -> u32 {
+        self.lines.get(queue).map_or_else(|| priority(&self.office.balancer, queue), |line| line.lane)
     }
 
     fn entered(&mut self, entered: Result<(Vec<Queue>, bool), StoreError>) {
@@ -206,8 +208,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         let starts = self.starts();
         let Some(line) = self.lines.get_mut(&queue) else { return };
         if let Some(most) = line.filling.take() {
-            self.reading -= most;
-            self.readers -= 1;
+            let lane = self.lanes.get(line.lane);
+            lane.reading -= most;
+            lane.readers -= 1;
         }
         match loaded {
             Ok((messages, more)) => {
@@ -265,10 +268,13 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 }
             }
         };
-        self.messages += 1;
-        self.bytes += bytes;
         let waits = letter.phase() == Phase::Waiting;
-        self.line(&queue).insert(letter, task, bytes);
+        let line = self.line(&queue);
+        line.insert(letter, task, bytes);
+        let lane = line.lane;
+        let lane = self.lanes.get(lane);
+        lane.messages += 1;
+        lane.bytes += bytes;
         if waits {
             self.waits(&queue, place);
         }
@@ -328,9 +334,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             End::Again { in_order, .. } => {
                 if in_order && let Some(line) = self.lines.get_mut(&queue) {
-                    let (messages, bytes) = line.withdraw_behind(place);
-                    self.messages -= messages;
-                    self.bytes -= bytes;
+                    self.lanes.get(line.lane).leave(line.withdraw_behind(place));
                 }
                 self.comes_again(&queue, place, end);
             }
@@ -357,15 +361,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Takes a message out of its window. Returns whether it was there.
     fn leave(&mut self, queue: &Queue, place: u64) -> bool {
-        let Some(bytes) = self.lines.get_mut(queue).and_then(|line| line.remove(place)) else { return false };
-        self.messages -= 1;
-        self.bytes -= bytes;
+        let Some(line) = self.lines.get_mut(queue) else { return false };
+        let Some(bytes) = line.remove(place) else { return false };
+        self.lanes.get(line.lane).leave((1, bytes));
         true
     }
 
     pub(super) fn forget(&mut self, queue: &Queue) {
         if self.lines.get(queue).is_some_and(|line| line.is_over() && !line.in_turn) {
-            self.lines.remove(queue);
+            self.remove(queue);
         }
     }
 

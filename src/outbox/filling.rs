@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::courier::Courier;
+use super::lane::READ;
 use super::letter::{PATIENCE, REST};
 use super::line::Pause;
 use super::note::Note;
@@ -15,31 +16,30 @@ use super::shelf;
 use super::stuck::FAR;
 use crate::error::NextStart;
 
-/// Messages in the balancer's line, of all queues together.
-const MESSAGES: usize = 4_096;
-
-/// Their bytes.
-const BYTES: u64 = 64 << 20;
-
-/// How many of these bytes are read for one queue at a time, unless a single message has more.
-const READ: u64 = 256 << 10;
-
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     pub(super) fn take_turn(&mut self, queue: Queue) {
         let window = self.window;
         let Some(line) = self.lines.get_mut(&queue) else { return };
         if line.more && line.filling.is_none() && !line.in_turn && line.paused.is_none() && line.active() < window {
             line.in_turn = true;
-            self.turns.push_back(queue);
+            self.lanes.get(line.lane).turns.push_back(queue);
         }
     }
 
     /// Has messages read for the queues whose turn it is, as far as there is room.
     pub(super) fn fill(&mut self) {
-        while self.starts() && !self.turns.is_empty() && (self.has_room() || self.make_room()) {
-            let Some(queue) = self.turns.pop_front() else { break };
+        for lane in self.lanes.priorities() {
+            self.fill_lane(lane);
+        }
+        self.lanes.tidy();
+        self.search();
+    }
+
+    fn fill_lane(&mut self, lane: u32) {
+        while self.starts() && !self.lanes.get(lane).turns.is_empty() && self.has_room(lane) {
+            let Some(queue) = self.lanes.get(lane).turns.pop_front() else { break };
             self.search.ahead = self.search.ahead.saturating_sub(1);
-            let crowded = self.is_crowded();
+            let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
             line.in_turn = false;
             if line.paused.is_some() {
@@ -55,15 +55,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.read(queue, most);
             }
         }
-        self.search();
     }
 
     fn read(&mut self, queue: Queue, most: usize) {
         let Some(line) = self.lines.get_mut(&queue) else { return };
         line.filling = Some(most);
         line.more = false;
-        self.reading += most;
-        self.readers += 1;
+        let lane = self.lanes.get(line.lane);
+        lane.reading += most;
+        lane.readers += 1;
         let (skip, office, back) = (line.places(), Arc::clone(&self.office), queue.clone());
         self.office.desk.look(
             move |store| shelf::load(store, &queue, &skip, most, READ),
@@ -71,19 +71,16 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         );
     }
 
-    fn has_room(&self) -> bool {
-        self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
-    }
-
-    /// Whether somebody might soon be in others' way.
-    fn is_crowded(&self) -> bool {
-        self.messages + self.reading > MESSAGES / 2 || self.bytes > BYTES / 2
+    fn has_room(&mut self, lane: u32) -> bool {
+        self.lanes.get(lane).has_room() || self.make_room(lane)
     }
 
     /// Whether a message that was just put may go into line, where its queue allows that.
     pub(super) fn has_room_for(&mut self, queue: &Queue) -> bool {
-        if self.is_crowded() {
-            if !self.turns.is_empty() {
+        let priority = self.lane_of(queue);
+        let lane = self.lanes.get(priority);
+        if lane.is_crowded() {
+            if !lane.turns.is_empty() {
                 // Others wait for room, and are not to be passed by whoever comes just when there is some.
                 return false;
             }
@@ -92,7 +89,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 return false;
             }
         }
-        self.has_room() || self.make_room()
+        self.has_room(priority)
     }
 
     /// Whether the queue waits outside, as nothing of it starts for long. Nothing of it is in line.
@@ -107,40 +104,39 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         true
     }
 
-    /// Takes those out of the line that are in others' way for long. Returns whether there is room now.
-    fn make_room(&mut self) -> bool {
+    /// Takes those of a lane out of the line that are in others' way for long. Returns whether there is room now.
+    fn make_room(&mut self, priority: u32) -> bool {
         let now = Instant::now();
-        if self.cleared.is_some_and(|at| now < at + FAR) {
+        let lane = self.lanes.get(priority);
+        if lane.cleared.is_some_and(|at| now < at + FAR) {
             return false;
         }
-        self.cleared = Some(now);
-        let stuck = self.lines.iter().filter(|(_, line)| line.is_stuck());
+        lane.cleared = Some(now);
+        let stuck = self.lines.iter().filter(|(_, line)| line.lane == priority && line.is_stuck());
         let stuck: Vec<Queue> = stuck.map(|(queue, _)| queue.clone()).collect();
         for queue in stuck {
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            let (messages, bytes) = line.withdraw_all();
-            self.messages -= messages;
-            self.bytes -= bytes;
+            self.lanes.get(priority).leave(line.withdraw_all());
             if !self.stands_aside(&queue) {
                 self.pause(queue, REST, Pause::Limits);
             }
         }
         let soon = self.office.clock.after(FAR);
-        let waiting = self.lines.iter().filter(|(_, line)| !line.ordered());
-        let waiting: Vec<(Queue, Vec<u64>)> =
-            waiting.map(|(queue, line)| (queue.clone(), line.waiting_until_after(soon))).collect();
+        let waiting = self.lines.iter().filter(|(_, line)| line.lane == priority && !line.ordered());
+        let waiting = waiting.map(|(queue, line)| (queue, line.waiting_until_after(soon)));
+        let waiting = waiting.filter(|(_, places)| !places.is_empty());
+        let waiting: Vec<(Queue, Vec<u64>)> = waiting.map(|(queue, places)| (queue.clone(), places)).collect();
         for (queue, places) in waiting {
             for place in places {
                 let _ = self.park(&queue, place);
             }
         }
-        self.has_room()
+        self.lanes.get(priority).has_room()
     }
 
     /// When it is looked for room again, if somebody waits for it.
     pub(super) fn clears_again(&self) -> Option<Instant> {
-        let waits = !self.turns.is_empty() && self.starts() && !self.has_room();
-        self.cleared.filter(|_| waits).map(|at| at + FAR)
+        self.lanes.clear_again().filter(|_| self.starts())
     }
 
     /// Nothing more of the queue is read for so long.

@@ -73,9 +73,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     fn withdraw_all(&mut self) {
         for line in self.lines.values_mut() {
-            let (messages, bytes) = line.withdraw_all();
-            self.messages -= messages;
-            self.bytes -= bytes;
+            self.lanes.get(line.lane).leave(line.withdraw_all());
         }
     }
 
@@ -98,7 +96,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             };
             !(flush.check(is_busy, passed) || stopped && flush.give_up())
         });
-        if self.messages == 0 {
+        if self.lanes.are_empty() {
             for reply in self.emptied.drain(..) {
                 let _ = reply.send(());
             }
@@ -106,7 +104,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     }
 
     pub(super) fn is_over(&mut self) -> bool {
-        if self.messages == 0 {
+        if self.lanes.are_empty() {
             self.close();
         }
         matches!(self.halt, Halt::Over)

@@ -231,7 +231,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     /// What becomes of it as far as the balancer knows.
     pub(super) fn outlook(&self) -> Outlook {
         let request = lock(&self.state).request.clone();
-        request.map_or(Outlook::Starts, |request| outlook(&request.explain()))
+        let obstacles = request.and_then(|request| request.obstacles());
+        obstacles.map_or(Outlook::Starts, |(explained, now)| outlook(&explained, now))
     }
 
     pub(super) fn phase(&self) -> Phase {

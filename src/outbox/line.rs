@@ -25,6 +25,8 @@ pub(super) struct Line<T, E> {
     pub(super) in_turn: bool,
     /// Nothing is read before it is woken.
     pub(super) paused: Option<Pause>,
+    /// The priority of the lane whose places its messages take.
+    pub(super) lane: u32,
     /// Larger than those of queues from which something was sent longer ago.
     pub(super) round: u64,
     turn: Option<Arc<Turn>>,
@@ -91,7 +93,7 @@ struct Entry<T, E> {
 }
 
 impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
-    pub(super) fn new(round: u64) -> Self {
+    pub(super) fn new(round: u64, lane: u32) -> Self {
         Self {
             window: BTreeMap::new(),
             more: false,
@@ -100,6 +102,7 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
             stale: false,
             in_turn: false,
             paused: None,
+            lane,
             round,
             turn: None,
         }

@@ -15,7 +15,7 @@ use super::shelf::{self, PAGE};
 use super::store::StoreError;
 use super::stuck::is_held;
 
-/// How many queues have a record in memory at most, of which a page may just be coming in.
+/// How many queues of a lane have a record in memory at most, of which a page may just be coming in.
 pub(super) const KNOWN: usize = 16_384;
 
 /// So many of them may be made by messages that arrive: the rest is for those that are found.
@@ -168,7 +168,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// A queue has a message in the store that stands there or behind, and that nobody has read.
     pub(super) fn notice(&mut self, queue: Queue, place: u64) {
         if !self.lines.contains_key(&queue) {
-            if self.lines.len() >= ARRIVED {
+            if !self.may_know(&queue) {
                 self.miss(&queue, place);
                 return;
             }
@@ -182,7 +182,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Whether there is a record for the queue, or may be one.
     pub(super) fn may_know(&self, queue: &Queue) -> bool {
-        self.lines.len() < ARRIVED || self.lines.contains_key(queue)
+        self.lines.contains_key(queue) || self.lanes.known(self.lane_of(queue)) < ARRIVED
     }
 
     /// There is no record of the queue, and none is made: it is looked for.
@@ -195,12 +195,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// A queue had its turn: its record goes if others wait to be found. Returns whether it is gone.
     pub(super) fn gives_way(&mut self, queue: &Queue) -> bool {
-        if self.lines.len() <= ENOUGH || !self.search.goes_on() {
+        if !self.search.goes_on() {
             return false;
         }
         let Some(line) = self.lines.get(queue).filter(|line| line.is_idle() && line.more) else { return false };
         let least = line.least;
-        self.lines.remove(queue);
+        if self.lanes.known(line.lane) <= ENOUGH {
+            return false;
+        }
+        self.remove(queue);
         self.miss(queue, least);
         true
     }
@@ -210,7 +213,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         if self.pauses.len() < PAUSED || !self.lines.get(queue).is_some_and(Line::is_idle) {
             return false;
         }
-        let Some(line) = self.lines.remove(queue) else { return false };
+        let Some(line) = self.remove(queue) else { return false };
         let awaited = why == Pause::Limits && !is_held(&self.office.balancer, queue);
         let at = Instant::now() + span.clamp(self.search.rest(), PATIENCE);
         let pass = self.search.look_again(at, awaited);
@@ -235,8 +238,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         if self.search.begins_at(self.done).is_some_and(|at| at <= now) {
             self.search.begin(self.done, self.office.counts().next);
         }
-        self.search.ahead = self.search.ahead.min(self.turns.len());
-        if self.search.ahead >= QUEUES || self.lines.len() + PAGE > KNOWN {
+        self.search.ahead = self.search.ahead.min(self.lanes.turns());
+        if self.search.ahead >= QUEUES || self.lanes.most_known() + PAGE > KNOWN {
             return;
         }
         let after = match &self.search.pass {
@@ -263,7 +266,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                     None => self.search.end(),
                 }
                 self.search.size = self.search.size.saturating_add(u32::try_from(queues.len()).unwrap_or(u32::MAX));
-                let turns = self.turns.len();
+                let turns = self.lanes.turns();
                 for (queue, first) in queues {
                     if first >= self.search.bound {
                         self.pass_over(&queue, first);
@@ -273,8 +276,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                     self.line(&queue).has_from(first);
                     self.take_turn(queue);
                 }
-                if self.turns.len() > turns {
-                    self.search.ahead = self.turns.len();
+                if self.lanes.turns() > turns {
+                    self.search.ahead = self.lanes.turns();
                 }
             }
             Err(error) => {

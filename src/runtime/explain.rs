@@ -154,6 +154,12 @@ impl Shared {
             self.ask_about(&key, |state, now, record| (state.machine.explain(now, rule, record), now));
         Explanation::new(&self.live.load(), now, rule, key, explained)
     }
+
+    /// What is in the way of a new request, and as of when; not who is before it, which takes longer to find out.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn obstacles(&self, rule: RuleId, key: &Key) -> (Explained, Instant) {
+        self.ask_about(key, |state, now, record| (state.machine.obstacles(now, rule, record), now))
+    }
 }
 
 /// A request that somebody may want explained. It keeps nothing alive.
@@ -167,6 +173,13 @@ pub(crate) struct Explainable {
 }
 
 impl Explainable {
+    /// What is in its way, and as of when; not who is before it, which takes longer to find out. `None`: it is over.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn obstacles(&self) -> Option<(Explained, Instant)> {
+        let (shared, id) = self.shared.upgrade().zip(self.id)?;
+        shared.with(|state, now| Some((state.machine.obstacles_of(now, id)?, now)))
+    }
+
     pub(crate) fn explain(&self) -> Explanation {
         let explained = self.shared.upgrade().zip(self.id).and_then(|(shared, id)| {
             let (explained, now) = shared.with(|state, now| (state.machine.explain_request(now, id), now));

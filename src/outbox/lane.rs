@@ -1,0 +1,101 @@
+//! The places that messages of one priority have in the balancer's line, and whose turn it is to get one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tokio::time::Instant;
+
+use super::record::Queue;
+use super::stuck::FAR;
+use crate::runtime::Balancer;
+
+/// Messages in the balancer's line, of all queues of a lane together.
+const MESSAGES: usize = 4_096;
+
+/// Their bytes.
+const BYTES: u64 = 64 << 20;
+
+/// How many of these bytes are read for one queue at a time, unless a single message has more.
+pub(super) const READ: u64 = 256 << 10;
+
+/// The lanes by their priority, the most urgent first.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(BTreeMap<u32, Lane>);
+
+/// One lane. None takes places from another: who is urgent finds some, however many others wait.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Queues that wait for their turn to be filled.
+    pub(super) turns: VecDeque<Queue>,
+    /// How many queues have a record.
+    pub(super) known: usize,
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+    /// How many more are being read, and for how many queues.
+    pub(super) reading: usize,
+    pub(super) readers: usize,
+    /// When it was last looked for messages that stand in others' way.
+    pub(super) cleared: Option<Instant>,
+}
+
+/// The priority of a queue's rule.
+pub(super) fn priority(balancer: &Balancer, queue: &Queue) -> u32 {
+    let rule = queue.parts().ok().and_then(|(rule, _)| balancer.rule(&rule).ok());
+    rule.map_or(u32::MAX, |rule| rule.priority())
+}
+
+impl Lanes {
+    pub(super) fn get(&mut self, priority: u32) -> &mut Lane {
+        self.0.entry(priority).or_default()
+    }
+
+    pub(super) fn known(&self, priority: u32) -> usize {
+        self.0.get(&priority).map_or(0, |lane| lane.known)
+    }
+
+    /// How many queues of one lane have a record, where they are most.
+    pub(super) fn most_known(&self) -> usize {
+        self.0.values().map(|lane| lane.known).max().unwrap_or(0)
+    }
+
+    /// How many queues wait for their turn.
+    pub(super) fn turns(&self) -> usize {
+        self.0.values().map(|lane| lane.turns.len()).sum()
+    }
+
+    /// Whether no message is in line.
+    pub(super) fn are_empty(&self) -> bool {
+        self.0.values().all(|lane| lane.messages == 0)
+    }
+
+    pub(super) fn priorities(&self) -> Vec<u32> {
+        self.0.keys().copied().collect()
+    }
+
+    /// Forgets lanes of which nothing is known: rules change.
+    pub(super) fn tidy(&mut self) {
+        self.0.retain(|_, lane| lane.known > 0 || !lane.turns.is_empty());
+    }
+
+    /// When it is looked for room again, if somebody waits for it.
+    pub(super) fn clear_again(&self) -> Option<Instant> {
+        let waiting = self.0.values().filter(|lane| !lane.turns.is_empty() && !lane.has_room());
+        waiting.filter_map(|lane| lane.cleared).map(|at| at + FAR).min()
+    }
+}
+
+impl Lane {
+    pub(super) fn has_room(&self) -> bool {
+        self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
+    }
+
+    /// Whether somebody might soon be in others' way.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.messages + self.reading > MESSAGES / 2 || self.bytes > BYTES / 2
+    }
+
+    /// So many messages are in line no more.
+    pub(super) fn leave(&mut self, (messages, bytes): (usize, u64)) {
+        self.messages -= messages;
+        self.bytes -= bytes;
+    }
+}

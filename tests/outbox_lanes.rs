@@ -1,0 +1,53 @@
+//! Lanes count outside the line, too: who is urgent does not wait for those who wait for a place in it.
+#![cfg(feature = "outbox")]
+
+mod post;
+
+use std::time::Duration;
+
+use post::{NOON, Post, Reader, open, secs};
+use request_balancer::outbox::{Delivery, MemoryStore, Outbox};
+use tokio::time::{Instant, sleep};
+
+const RULES: &str = "[rules]\nchat = { per_key = '1/1s', priority = 1 }\nnews = { overall = '10/1s', priority = 2 }";
+
+/// Puts a message of the urgent rule. Returns how long it took to be sent.
+async fn put_urgent(post: &Post) -> (Delivery<String>, Duration) {
+    let begun = Instant::now();
+    (post.put("chat", 1, &"chat".to_owned()).await.unwrap(), begun.elapsed())
+}
+
+async fn put_news(post: &Post) {
+    let text = "news".to_owned();
+    post.put_all((0..10_000_u32).map(|key| ("news", key, &text))).await.unwrap();
+}
+
+/// It waited behind all of them for its turn to get a place.
+#[tokio::test(start_paused = true)]
+async fn an_urgent_message_starts_when_its_limits_allow_though_thousands_wait_for_a_place() {
+    let (reader, balancer) = (Reader::new(), post::balancer(RULES));
+    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    put_news(&post).await;
+    sleep(secs(5)).await;
+    let sent = Delivery::Sent("chat was read".to_owned());
+    assert_eq!(put_urgent(&post).await, (sent, Duration::ZERO));
+    // The second one has to wait for its own limit, and for nobody else.
+    let (second, _) = put_urgent(&post).await;
+    assert!(matches!(second, Delivery::Queued(_)), "{second:?}");
+    sleep(secs(2)).await;
+    let chats = reader.seen().into_iter().filter(|seen| seen.text == "chat").map(|seen| seen.at);
+    assert_eq!(chats.collect::<Vec<_>>(), [secs(5), secs(6)]);
+    assert!(post.len() > 9_900, "the news goes on at its own pace");
+}
+
+/// After a restart thousands are found in the store before it.
+#[tokio::test(start_paused = true)]
+async fn an_urgent_message_starts_at_once_after_a_restart() {
+    let (reader, store) = (Reader::new(), MemoryStore::new());
+    let first = open(Outbox::builder(&post::balancer(RULES)).wall(NOON), store.clone(), &reader).await;
+    put_news(&first).await;
+    first.close(secs(1)).await.unwrap();
+    let second = open(Outbox::builder(&post::balancer(RULES)).wall(NOON), store, &reader).await;
+    sleep(secs(1)).await;
+    assert_eq!(put_urgent(&second).await, (Delivery::Sent("chat was read".to_owned()), Duration::ZERO));
+}
