@@ -259,13 +259,18 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
         let endpoint = lock(&self.state).endpoint.clone();
         let written = self.office.desk.write(move |draft| {
             draft.note(&stored, &progress);
-            draft.release_before(began, &stored.record, endpoint.as_ref())
+            Ok(draft.release_before(began, &stored.record, endpoint.as_ref()))
         });
-        if let Err(error) = written.await {
-            // Sent without a trace it might be sent again as if it had never been.
-            self.office.events.tell(OutboxEvent::StoreFailed { error });
-            lock(&self.state).progress.in_flight = false;
-            return Err(Failure::retry(Some(REST)).hold(crate::engine::Scope::Request));
+        match written.await {
+            Ok(Ok(())) => {}
+            // A hold that stays in the store though it was ended is looked at again when the next attempt begins.
+            Ok(Err(error)) => self.office.events.tell(OutboxEvent::StoreFailed { error }),
+            Err(error) => {
+                // Sent without a trace it might be sent again as if it had never been.
+                self.office.events.tell(OutboxEvent::StoreFailed { error });
+                lock(&self.state).progress.in_flight = false;
+                return Err(Failure::retry(Some(REST)).hold(crate::engine::Scope::Request));
+            }
         }
         let maybe_delivered = progress.maybe_delivered;
         let (record, birth) = (Arc::clone(&self.stored.record), self.office.counts().birth);
