@@ -242,6 +242,23 @@ fn a_window_goes_to_the_limit_that_is_most_like_it() {
 }
 
 #[test]
+fn under_other_rules_a_window_goes_to_the_limit_that_is_most_like_it_then() {
+    let told = |remaining| ServerWindow { limit: Some(20), per: Some(Nanos::from_secs(60)), ..left(remaining, 10_000) };
+    let mut world = World::new("overall = '20/60s'\nper_key = '5/1s'");
+    let first = world.start(0);
+    world.answer(10, first, &[told(9)]);
+    let other = world.machine.add_key(at(10), 2);
+    assert_eq!(world.machine.next_start(at(10), RULE, Some(other)), NextStart::Now);
+    let rules: Rules = "overall = '500/60s'\nper_key = '20/60s'".parse().expect("rules");
+    let plan = Arc::unwrap_or_clone(rules.plan()).succeeding(world.machine.plan());
+    world.machine.replace(at(20), Arc::new(plan));
+    let second = world.start(20);
+    world.answer(30, second, &[told(0)]);
+    assert_eq!(world.free(30), 0);
+    assert_eq!(world.machine.next_start(at(30), RULE, Some(other)), NextStart::Now, "the window is the one key's");
+}
+
+#[test]
 fn costs_count_and_a_costly_request_waits_for_the_reset() {
     let mut world = World::new("per_key = '20/60s'");
     let first = world.start(0);

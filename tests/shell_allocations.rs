@@ -38,3 +38,27 @@ fn a_request_that_starts_at_once_allocates_nothing() {
     });
     assert_eq!(allocated, 0);
 }
+
+#[test]
+fn a_submitted_request_that_waits_has_no_room_for_the_future_of_its_attempt_yet() {
+    const COUNT: usize = 1_000;
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let bytes = runtime.block_on(async {
+        let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>().unwrap());
+        let send = balancer.rule("send").unwrap();
+        let mut tickets = Vec::with_capacity(COUNT);
+        let held = measure(|| {
+            for _ in 0..COUNT {
+                let ticket = send.request(()).submit(async |_| {
+                    let large = black_box([7_u8; 4_096]);
+                    tokio::task::yield_now().await;
+                    Ok::<_, Failure<()>>(black_box(large)[0])
+                });
+                tickets.push(ticket.unwrap());
+            }
+        });
+        assert_eq!(tickets.swap_remove(0).await, Ok(7));
+        held.bytes_current / COUNT as i64
+    });
+    assert!(bytes <= 300, "{bytes} bytes");
+}

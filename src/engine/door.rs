@@ -93,7 +93,7 @@ impl<W> Scheduler<W> {
         let mut request = Request::new(queue, 0, now, costs, Stage::Outside { ticket });
         request.set_route(self.route_among(entry));
         let (index, generation) = self.requests.insert(request);
-        self.keys[self.queues[queue].key].busy += 1;
+        self.note_request(queue);
         let id = RequestId { index, generation };
         let span = |until: Instant| until.since(now);
         let outsider = Outsider { id, not_before: entry.not_before.map(span), longest: entry.deadline.map(span) };

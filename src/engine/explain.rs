@@ -282,7 +282,7 @@ impl<W> Scheduler<W> {
     /// and those of the lanes above.
     fn turns_before(&self, rule: RuleId, queue: Option<u32>) -> usize {
         let own_lane = self.plan.rules[usize::from(rule.0)].lane;
-        let ready = queue.filter(|&queue| self.queues[queue].state == QueueState::Ready);
+        let ready = queue.filter(|&queue| self.queues[queue].state() == QueueState::Ready);
         let mut turns = 0;
         for lane in 0..=own_lane {
             for &rule in &self.lanes[lane].rules {

@@ -95,7 +95,7 @@ impl Lane {
         let prev = ring.tail;
         self.ready += usize::from(prev == NIL);
         let queue = &mut queues[id];
-        queue.state = QueueState::Ready;
+        queue.set_state(QueueState::Ready);
         queue.ticket = self.back;
         queue.credit = credit;
         queue.ring = Links { prev, next: NIL };
@@ -114,7 +114,7 @@ impl Lane {
         let next = ring.head;
         self.ready += usize::from(next == NIL);
         let queue = &mut queues[id];
-        queue.state = QueueState::Ready;
+        queue.set_state(QueueState::Ready);
         queue.ticket = self.front;
         queue.credit = credit;
         queue.ring = Links { prev: NIL, next };
@@ -137,7 +137,7 @@ impl Lane {
         }
         self.ready += usize::from(ring.head == NIL);
         let queue = &mut queues[id];
-        queue.state = QueueState::Ready;
+        queue.set_state(QueueState::Ready);
         queue.ring = Links { prev, next };
         ring.owed += u32::from(queue.owed);
         if prev == NIL {

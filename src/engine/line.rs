@@ -73,7 +73,7 @@ impl<W> Scheduler<W> {
         request.set_route(self.route_among(entry));
         let (index, generation) = self.requests.insert(request);
         let id = RequestId { index, generation };
-        self.keys[self.queues[queue].key].busy += 1;
+        self.note_request(queue);
         self.take_place(now, id, entry.not_before, deadline);
         // Only now, so that the queue is never empty and keeps its turn.
         if let Some(oldest) = displaced {
@@ -143,7 +143,7 @@ impl<W> Scheduler<W> {
         line.waits += 1;
         // A queue that waits for its first request's instant, or for room that this one may not need.
         let is_first = queues[queue].waiting.head == index;
-        match queues[queue].state {
+        match queues[queue].state() {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
             QueueState::Blocked | QueueState::Yielding if is_first => self.make_ready(queue),
@@ -210,8 +210,17 @@ impl<W> Scheduler<W> {
         self.note_passed(queue);
         self.last_start = now;
         self.count_running(queue);
-        self.keys[self.queues[queue].key].busy += 1;
+        self.note_request(queue);
         RequestId { index, generation }
+    }
+
+    /// The queue has one request more.
+    pub(super) fn note_request(&mut self, queue: u32) {
+        let queue = &mut self.queues[queue];
+        queue.requests += 1;
+        if queue.requests == 1 {
+            self.keys[queue.key].busy += 1;
+        }
     }
 
     /// Claims for a request that may have been granted.
@@ -272,9 +281,11 @@ impl<W> Scheduler<W> {
     /// Whether it matters when the request's attempt ends: to a limit that counts from there, to what a server said of its
     /// counters, or to an endpoint.
     pub(super) fn ends_count(&self, index: u32) -> bool {
-        if self.observes || self.pool.is_some() {
-            return true;
-        }
+        self.observes || self.pool.is_some() || self.limits_count_end(index)
+    }
+
+    /// Whether a limit counts from the end of the request's attempt.
+    pub(super) fn limits_count_end(&self, index: u32) -> bool {
         if !self.any_end {
             return false;
         }
@@ -289,9 +300,13 @@ impl<W> Scheduler<W> {
     /// Forgets a request that stands nowhere.
     pub(super) fn retire(&mut self, now: Instant, index: u32) {
         let request = self.requests.remove(index);
-        let key = self.queues[request.queue].key;
-        self.keys[key].busy -= 1;
-        self.note_idle(now, key);
+        let queue = &mut self.queues[request.queue];
+        queue.requests -= 1;
+        if queue.requests == 0 {
+            let key = queue.key;
+            self.keys[key].busy -= 1;
+            self.note_idle(now, key);
+        }
     }
 
     /// Puts the blocked queues of a key in their rings again, the one that was just served last.
@@ -337,7 +352,7 @@ impl<W> Scheduler<W> {
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
-        } else if queues[queue].state == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
+        } else if queues[queue].state() == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
             lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -354,7 +369,7 @@ impl<W> Scheduler<W> {
 
     /// Parks a queue that stands nowhere.
     pub(super) fn park(&mut self, queue: u32, until: Instant) {
-        self.queues[queue].state = QueueState::Parked { until };
+        self.queues[queue].set_state(QueueState::Parked { until });
         self.timers.push(until, Due::queue(queue));
     }
 
@@ -368,7 +383,7 @@ impl<W> Scheduler<W> {
         let mut queue = served;
         loop {
             queue = self.queues[queue].sibling;
-            let state = self.queues[queue].state;
+            let state = self.queues[queue].state();
             if affected(state) {
                 match state {
                     QueueState::Parked { .. } => self.unpark(queue),
@@ -394,7 +409,7 @@ impl<W> Scheduler<W> {
         self.settled &= !was_first || first == NIL || is_alike();
         if !queues[queue].waiting.is_empty() {
             // The next one may not have to wait as long.
-            match queues[queue].state {
+            match queues[queue].state() {
                 QueueState::Parked { .. } if was_first => self.unpark(queue),
                 QueueState::Blocked | QueueState::Yielding if was_first => self.make_ready(queue),
                 QueueState::Parked { .. }
@@ -405,16 +420,16 @@ impl<W> Scheduler<W> {
             }
             return;
         }
-        match queues[queue].state {
+        match queues[queue].state() {
             QueueState::Ready => self.leave_ring(queue),
             QueueState::Parked { .. } => {
-                queues[queue].state = QueueState::Idle;
+                queues[queue].set_state(QueueState::Idle);
                 let Self { timers, requests, queues, .. } = self;
                 timers.note_stale(|at, due| is_live(requests, queues, at, due));
             }
             QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
         }
-        self.queues[queue].state = QueueState::Idle;
+        self.queues[queue].set_state(QueueState::Idle);
         self.queues[queue].passed = 0;
         if self.queues[queue].owed {
             self.clear_owed(queue);

@@ -128,12 +128,12 @@ impl<W> Scheduler<W> {
         self.streaks.merge(from, into);
         let record = &mut self.keys[into.index];
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
-        record.busy += old.busy;
         record.limits.merge(now, &old.limits);
         for (clock, other) in record.sides.clocks_mut().iter_mut().zip(old.sides.clocks()) {
             *clock = clock.later(*other);
         }
         self.merge_seats(now, into.index, old.sides.take_seat());
+        self.count_busy(into.index);
         let held = self.keys[into.index].hold;
         self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);
@@ -142,6 +142,18 @@ impl<W> Scheduler<W> {
         self.note_idle(now, into.index);
         self.dispatch(now);
         true
+    }
+
+    /// Counts the queues of a key that have requests.
+    fn count_busy(&mut self, key: u32) {
+        let first = self.keys[key].queues;
+        let (mut queue, mut busy) = (first, 0);
+        while queue != NIL {
+            busy += u32::from(self.queues[queue].requests > 0);
+            let next = self.queues[queue].sibling;
+            queue = if next == first { NIL } else { next };
+        }
+        self.keys[key].busy = busy;
     }
 
     /// Carries what is known of past starts over to the limits of the present plan. Nothing is outstanding in them.
@@ -176,7 +188,7 @@ impl<W> Scheduler<W> {
         for &index in &indices {
             let queue = &self.queues[index];
             if !queue.waiting.is_empty() {
-                let ticket = if queue.state == QueueState::Ready { queue.ticket } else { i64::MAX };
+                let ticket = if queue.state() == QueueState::Ready { queue.ticket } else { i64::MAX };
                 waiting.push((old.rules[usize::from(queue.rule)].lane, ticket, index));
             }
             self.queues[index].owed = false;
@@ -203,11 +215,12 @@ impl<W> Scheduler<W> {
         }
         self.rules = rules.into();
         self.quick = Quick::all(&self.plan);
+        self.spots.clear();
         self.only_windows = self.plan.shares_only_windows();
         self.any_end |= self.plan.counts_any_end();
         self.count_lanes();
         for (_, _, index) in waiting {
-            self.queues[index].state = QueueState::Idle;
+            self.queues[index].set_state(QueueState::Idle);
             // The lanes begin to count turns anew.
             self.queues[index].awaits_pool = false;
             self.make_ready(index);
@@ -301,6 +314,7 @@ impl<W> Scheduler<W> {
         queue.waits += moved.waits;
         queue.in_line += moved.in_line;
         queue.running += moved.running;
+        queue.requests += moved.requests;
         (queue.hold, queue.hold_cause) = longer((queue.hold, queue.hold_cause), (moved.hold, moved.hold_cause));
         queue.limits.merge(now, &moved.limits);
         // Only the first grant has a lease.
@@ -312,7 +326,7 @@ impl<W> Scheduler<W> {
             requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
             index = requests[index].links.next;
         }
-        queue.state = QueueState::Idle;
+        queue.set_state(QueueState::Idle);
         queue.rest();
         if !queue.waiting.is_empty() {
             self.make_ready(other);
@@ -325,14 +339,14 @@ impl<W> Scheduler<W> {
         let first = self.keys[key].queues;
         let mut queue = first;
         while queue != NIL {
-            match self.queues[queue].state {
+            match self.queues[queue].state() {
                 QueueState::Ready => self.leave_ring(queue),
                 QueueState::Parked { .. } | QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
             }
             let record = &mut self.queues[queue];
             record.owed = false;
             if let Some(line) = record.line_mut() {
-                line.state = if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked };
+                line.set_state(if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked });
             }
             queue = if record.sibling == first { NIL } else { record.sibling };
         }

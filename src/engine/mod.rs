@@ -40,6 +40,7 @@ mod scheduler;
 mod settle;
 mod slab;
 mod snapshot;
+mod spots;
 mod state;
 mod streak;
 mod time;

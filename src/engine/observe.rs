@@ -196,8 +196,8 @@ impl<W> Scheduler<W> {
 
     /// The limit that a window narrows, and how. One that counts what no limit does says nothing of requests while
     /// something is left of it, and stops them all where nothing is.
-    fn aim<'a>(&self, circle: Circle, window: ServerWindow<'a>) -> Option<(Spot, ServerWindow<'a>)> {
-        if let Some(spot) = self.spot(circle, &window) {
+    fn aim<'a>(&mut self, circle: Circle, window: ServerWindow<'a>) -> Option<(Spot, ServerWindow<'a>)> {
+        if let Some(spot) = self.spot_again(circle, &window) {
             return Some((spot, window));
         }
         let is_counted = || self.candidates(circle).any(|(_, spec)| spec.charge == window.charge);
@@ -205,7 +205,21 @@ impl<W> Scheduler<W> {
             return None;
         }
         let window = ServerWindow { charge: Charge::Requests, limit: None, ..window };
-        self.spot(circle, &window).map(|spot| (spot, window))
+        self.spot_again(circle, &window).map(|spot| (spot, window))
+    }
+
+    /// The limit that a window narrows, looked up where it went before.
+    fn spot_again(&mut self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
+        let (Some(rule), Some(queue)) = (circle.rule, circle.queue) else { return self.spot(circle, window) };
+        if self.queues[queue].numbers.is_some() {
+            return self.spot(circle, window);
+        }
+        if let Some(spot) = self.spots.get(rule, circle.endpoint, window) {
+            return spot;
+        }
+        let spot = self.spot(circle, window);
+        self.spots.note(rule, circle.endpoint, window, spot);
+        spot
     }
 
     /// The limit that a window narrows: of those that count the same, on its side if there are any, the one whose period
@@ -392,7 +406,7 @@ impl<W> Scheduler<W> {
                 && *known.window == *window.name
         };
         // The one that was seen last stands last.
-        if let Some(known) = self.differences.iter().position(is_it) {
+        if let Some(known) = self.differences.iter().rposition(is_it) {
             self.differences[known].seen += 1;
             self.differences[known..].rotate_left(1);
         } else {

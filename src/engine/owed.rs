@@ -49,7 +49,7 @@ impl<W> Scheduler<W> {
         let record = &mut queues[queue];
         record.owed = false;
         keys[record.key].owed -= 1;
-        if record.state == QueueState::Ready {
+        if record.state() == QueueState::Ready {
             rings[usize::from(record.rule)].owed -= 1;
         }
         if let Some(next) = self.next_owed(queue) {
@@ -63,7 +63,7 @@ impl<W> Scheduler<W> {
         let mut sibling = self.queues[queue].sibling;
         while sibling != queue {
             let record = &self.queues[sibling];
-            if record.state == QueueState::Yielding
+            if record.state() == QueueState::Yielding
                 && let Some(beyond) = self.patience(sibling).and_then(|need| record.passed.checked_sub(need))
                 && longest.is_none_or(|(most, first, _)| (beyond, Reverse(record.ticket)) > (most, first))
                 && !self.has_owed_sibling(sibling)
@@ -99,7 +99,7 @@ impl<W> Scheduler<W> {
         while answer.is_err() && sibling != id {
             let record = &self.queues[sibling];
             let (rule, next) = (usize::from(record.rule), record.sibling);
-            if record.owed && record.state == QueueState::Ready {
+            if record.owed && record.state() == QueueState::Ready {
                 let gate = self.gate(now, rule, Whose::First(sibling), false);
                 if let Gate::Closed(opens) | Gate::TooCostly(opens) = gate
                     && self.is_beyond_a_lease(now, opens)
@@ -129,7 +129,7 @@ impl<W> Scheduler<W> {
             if record.owed {
                 let owed = Whose::First(sibling).costs(requests, queues);
                 // Parked for something else for longer than a lease, it will not use room that comes sooner.
-                let in_vain = |room: Instant| match record.state {
+                let in_vain = |room: Instant| match record.state() {
                     QueueState::Parked { until } => until > room.saturating_add(plan.lease),
                     QueueState::Idle | QueueState::Ready | QueueState::Blocked | QueueState::Yielding => false,
                 };
@@ -230,7 +230,7 @@ impl<W> Scheduler<W> {
         let mut sibling = self.queues[id].sibling;
         while sibling != id {
             let record = &self.queues[sibling];
-            let (rule, state, next) = (usize::from(record.rule), record.state, record.sibling);
+            let (rule, state, next) = (usize::from(record.rule), record.state(), record.sibling);
             let whose = Whose::First(sibling);
             let waits = match state {
                 QueueState::Yielding => true,

@@ -87,6 +87,8 @@ pub(super) struct Queue {
     pub(super) owed: bool,
     pub(super) hold: Instant,
     pub(super) running: u32,
+    /// All that belong to it, in line, before it, running, or refused and not told yet.
+    pub(super) requests: u32,
     pub(super) next_number: u32,
     /// The key's next queue, in a circle.
     pub(super) sibling: u32,
@@ -99,7 +101,8 @@ pub(super) struct Queue {
 /// The part of a queue that there is only while somebody stands in it.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub(super) state: QueueState,
+    /// Of a queue that is parked: until when.
+    until: Instant,
     pub(super) waiting: List,
     pub(super) granted: List,
     /// How many wait.
@@ -116,6 +119,8 @@ pub(super) struct Line {
     pub(super) passed: u32,
     /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
+    /// Where it stands, without what belongs to that.
+    place: Place,
     /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
     pub(super) pool_place: Option<Box<(usize, i64)>>,
     /// The last one that was put back by its number, or a neighbour of it: the next one often belongs beside it.
@@ -137,9 +142,19 @@ pub(super) enum QueueState {
     Yielding,
 }
 
+/// A [`QueueState`] without what belongs to it.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Idle,
+    Ready,
+    Parked,
+    Blocked,
+    Yielding,
+}
+
 impl Line {
     const EMPTY: Self = Self {
-        state: QueueState::Idle,
+        until: Instant::ZERO,
         waiting: List::EMPTY,
         granted: List::EMPTY,
         waits: 0,
@@ -149,9 +164,33 @@ impl Line {
         credit: 0,
         passed: 0,
         awaits_pool: false,
+        place: Place::Idle,
         pool_place: None,
         finger: NIL,
     };
+
+    pub(super) const fn state(&self) -> QueueState {
+        match self.place {
+            Place::Idle => QueueState::Idle,
+            Place::Ready => QueueState::Ready,
+            Place::Parked => QueueState::Parked { until: self.until },
+            Place::Blocked => QueueState::Blocked,
+            Place::Yielding => QueueState::Yielding,
+        }
+    }
+
+    pub(super) const fn set_state(&mut self, state: QueueState) {
+        self.place = match state {
+            QueueState::Idle => Place::Idle,
+            QueueState::Ready => Place::Ready,
+            QueueState::Parked { until } => {
+                self.until = until;
+                Place::Parked
+            }
+            QueueState::Blocked => Place::Blocked,
+            QueueState::Yielding => Place::Yielding,
+        };
+    }
 
     /// Puts a request before the first that waits and has a larger number. Costs as many steps as it is away from the nearest of the
     /// two ends and the one that was inserted before it.
@@ -205,6 +244,7 @@ impl Queue {
             owed: false,
             hold: Instant::ZERO,
             running: 0,
+            requests: 0,
             next_number: 0,
             sibling: NIL,
             limits: LimitStates::new(&plan.own),
@@ -226,7 +266,7 @@ impl Queue {
     /// Gives back what only a line needs, once nobody is left in it.
     pub(super) fn rest(&mut self) {
         if self.in_line == 0 {
-            debug_assert_eq!(self.state, QueueState::Idle, "an empty line stands somewhere");
+            debug_assert_eq!(self.state(), QueueState::Idle, "an empty line stands somewhere");
             self.line = None;
         }
     }
@@ -257,7 +297,7 @@ pub(super) struct KeyRecord {
     pub(super) queues: u32,
     /// How many of its queues the next room is owed to. Those draw on different limits.
     pub(super) owed: u16,
-    /// Requests of all its queues, in line and running.
+    /// How many of its queues have requests: who comes beside others or leaves them need not look at the key for that.
     pub(super) busy: u32,
     /// Whether the sweep will look at it.
     pub(super) swept: bool,
@@ -369,6 +409,6 @@ mod tests {
     #[test]
     fn records_are_small() {
         let sizes = (Slab::<Queue>::SLOT, size_of::<Line>(), Slab::<KeyRecord>::SLOT, size_of::<LimitStates>());
-        assert_eq!(sizes, (72, 80, 64, 24));
+        assert_eq!(sizes, (72, 72, 64, 24));
     }
 }

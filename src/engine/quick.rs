@@ -140,9 +140,10 @@ impl<W> Scheduler<W> {
             line.passed = 0;
         }
         queue.running += 1;
+        queue.requests += 1;
         of_rule.running += 1;
         lanes[plan.rules[position].lane].running += 1;
-        of_key.busy += 1;
+        of_key.busy += u32::from(queue.requests == 1);
         let (index, generation) = requests.insert(Request::running(id, number, now));
         self.last_start = now;
         Some(RequestId { index, generation })
@@ -165,7 +166,7 @@ impl<W> Scheduler<W> {
         let Self { plan, quick, lanes, rules, requests, queues, keys, shared, .. } = self;
         let request = requests.get(id.index, id.generation)?;
         let queue = &mut queues[request.queue];
-        let is_waited_for = match queue.state {
+        let is_waited_for = match queue.state() {
             QueueState::Blocked | QueueState::Yielding => true,
             QueueState::Idle | QueueState::Ready | QueueState::Parked { .. } => queue.sibling != request.queue,
         };
@@ -185,9 +186,10 @@ impl<W> Scheduler<W> {
         end(&steps.key, &mut of_key.limits, now, is_read);
         end(&steps.shared, shared, now, is_read);
         queue.running -= 1;
+        queue.requests -= 1;
         rules[position].running -= 1;
         lanes[plan.rules[position].lane].running -= 1;
-        of_key.busy -= 1;
+        of_key.busy -= u32::from(queue.requests == 0);
         let is_idle = of_key.busy == 0 && !of_key.swept;
         let waker = requests.remove(id.index).waker;
         if is_idle {

@@ -20,6 +20,7 @@ use super::quick::Quick;
 use super::request::{Request, Stage};
 use super::retry_budget::RetryBudget;
 use super::slab::Slab;
+use super::spots::Spots;
 use super::streak::Streaks;
 use super::time::{Instant, Nanos};
 use super::timers::Timers;
@@ -97,6 +98,7 @@ pub struct Scheduler<W> {
     pub(super) reserved: Vec<usize>,
     /// Scratch of an observation: what it told, limit by limit.
     pub(super) told: Vec<(Spot, u16)>,
+    pub(super) spots: Spots,
     pub(super) wakes: Vec<W>,
     pub(super) evicted: Vec<Evicted>,
     pub(super) door: Door,
@@ -201,6 +203,7 @@ impl<W> Scheduler<W> {
             order: Vec::new(),
             reserved: Vec::new(),
             told: Vec::new(),
+            spots: Spots::default(),
             wakes: Vec::new(),
             evicted: Vec::new(),
             door: Door::default(),
@@ -387,7 +390,10 @@ impl<W> Scheduler<W> {
     /// told any instant that has been, such as the latest that the machine knows.
     #[must_use]
     pub fn counts_end(&self, id: RequestId) -> bool {
-        self.requests.contains(id.index, id.generation) && self.ends_count(id.index)
+        let Some(request) = self.requests.get(id.index, id.generation) else { return false };
+        // What a server says of its counters is compared with when responses were read.
+        let is_compared = self.observes && !request.is_read();
+        is_compared || self.pool.is_some() || self.limits_count_end(id.index)
     }
 
     /// The attempt ended and so does the request. An unknown request is ignored.

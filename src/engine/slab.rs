@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
 /// keep much beside it.
-const CHUNK: usize = 64;
+const CHUNK: usize = 128;
 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -26,7 +26,7 @@ pub(crate) struct Slab<T> {
 struct Chunk<T> {
     slots: Vec<Slot<T>>,
     free: u32,
-    live: u32,
+    live: u8,
     listed: bool,
 }
 

@@ -331,18 +331,18 @@ impl<W> Scheduler<W> {
         }
         match refusal {
             Refusal::Until(until) => self.park(id, until),
-            Refusal::Event | Refusal::NoEndpoint => self.queues[id].state = QueueState::Blocked,
+            Refusal::Event | Refusal::NoEndpoint => self.queues[id].set_state(QueueState::Blocked),
             Refusal::Pool { at, on_event, nearest } => {
                 self.reserve(id, nearest, at);
                 match at {
                     Some(at) => self.park(id, at),
-                    None => self.queues[id].state = QueueState::Blocked,
+                    None => self.queues[id].set_state(QueueState::Blocked),
                 }
                 if on_event {
                     self.wait_for_pool(id);
                 }
             }
-            Refusal::Owed => self.queues[id].state = QueueState::Yielding,
+            Refusal::Owed => self.queues[id].set_state(QueueState::Yielding),
             Refusal::Passed(ask) => {
                 if self.queues[id].owed {
                     // It waits for longer than it seemed: that may be too long for its siblings.
@@ -351,7 +351,7 @@ impl<W> Scheduler<W> {
                 self.owe(id);
                 match ask {
                     Ask::At(at) | Ask::Unclaimed(at) => self.park(id, at),
-                    Ask::Room | Ask::Busy => self.queues[id].state = QueueState::Blocked,
+                    Ask::Room | Ask::Busy => self.queues[id].set_state(QueueState::Blocked),
                 }
                 return;
             }
@@ -389,7 +389,7 @@ impl<W> Scheduler<W> {
         }
         let queue = &mut self.queues[id];
         if queue.waiting.is_empty() {
-            queue.state = QueueState::Idle;
+            queue.set_state(QueueState::Idle);
             self.leave_ring(id);
         } else if queue.credit < self.cost_of_turn(id) {
             self.next_round(id);
@@ -498,7 +498,7 @@ impl<W> Scheduler<W> {
 /// Whether a timer's target still waits for it.
 pub(super) fn is_live<W>(requests: &Slab<Request<W>>, queues: &Slab<Queue>, at: Instant, due: Due) -> bool {
     match due.whom() {
-        Whom::Queue(queue) => queues.find(queue).is_some_and(|queue| queue.state == QueueState::Parked { until: at }),
+        Whom::Queue(queue) => queues.find(queue).is_some_and(|queue| queue.state() == QueueState::Parked { until: at }),
         Whom::Request(request) => {
             requests.find(request).is_some_and(|request| request.stage() == Stage::Out { until: at })
         }

@@ -173,6 +173,11 @@ pub(crate) struct Explainable {
 }
 
 impl Explainable {
+    /// Whether attempts of its balancer are being polled on this thread.
+    pub(super) fn has_ancestors(&self) -> bool {
+        self.shared.upgrade().is_some_and(|shared| !shared.ancestors().is_empty())
+    }
+
     /// What is in its way, and as of when; not who is before it, which takes longer to find out. `None`: it is over.
     #[cfg(feature = "outbox")]
     pub(crate) fn obstacles(&self) -> Option<(Explained, Instant)> {

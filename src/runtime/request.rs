@@ -10,10 +10,10 @@ use super::attempt::Attempt;
 use super::permit::{Acquire, Permit};
 #[cfg(feature = "outbox")]
 use super::place::Past;
-use super::place::{Place, Wishes};
+use super::place::{Patience, Place, Wishes};
 use super::run::{By, ClassifyPlain, ClassifyUnsaid, Plain, Run, Steps, Told, Unclassified};
 use super::shared::Shared;
-use super::ticket::{self, Ticket};
+use super::ticket::{self, Ticket, Unstarted};
 #[cfg(feature = "outbox")]
 use crate::engine::RetryPolicy;
 use crate::engine::{Charge, Nanos, RuleId};
@@ -38,8 +38,14 @@ pub struct Request<'a, C = Unclassified> {
 impl<'a> Request<'a> {
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
-        let wishes =
-            Wishes { cost: 1, max_wait: None, special: None, idempotent: false, fail_fast: false, eager: false };
+        let wishes = Wishes {
+            cost: 1,
+            max_wait: Patience::OF_RULE,
+            special: None,
+            idempotent: false,
+            fail_fast: false,
+            eager: false,
+        };
         Self { shared, rule, key, wishes, classifier: Unclassified }
     }
 
@@ -101,7 +107,7 @@ impl<'a, C> Request<'a, C> {
     ///
     /// Default: the rule's `max_wait`, or as long as it takes.
     pub fn max_wait(mut self, span: Duration) -> Self {
-        self.wishes.max_wait = Some(span.into());
+        self.wishes.max_wait = Patience::of(span);
         self
     }
 
@@ -213,9 +219,9 @@ impl<'a, C> Request<'a, C> {
             let policy = RetryPolicy { waits: u32::MAX, ceiling: None, total_wait: None, ..policy };
             self.wishes.special().policy = Some(policy);
         }
-        self.wishes.special().past = Some(past);
+        self.wishes.special().resume(past);
         self.wishes.idempotent = true;
-        self.wishes.max_wait = Some(Nanos::MAX);
+        self.wishes.max_wait = Patience::ENDLESS;
         self
     }
 
@@ -328,7 +334,7 @@ impl<'a, C> Request<'a, C> {
         E: Send + 'static,
     {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
-        ticket::submit(Steps::new(place, f, Told(self.classifier)))
+        ticket::submit(Unstarted { place, begin: f, judge: Told(self.classifier) })
     }
 
     /// As [`submit`](Self::submit), but where there is no room in line it waits for it: whoever produces requests faster
@@ -381,7 +387,7 @@ impl<'a, C> Request<'a, C> {
         E: Send + 'static,
     {
         let place = Place::new(Arc::clone(self.shared), self.rule, self.key, self.wishes);
-        ticket::submit_wait(Steps::new(place, f, Told(self.classifier)))
+        ticket::submit_wait(Unstarted { place, begin: f, judge: Told(self.classifier) })
     }
 
     /// Waits for the start and hands it over as a [`Permit`], for code that can't be a closure.

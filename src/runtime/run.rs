@@ -153,7 +153,7 @@ pin_project! {
         // Before `place`: what the attempt holds is gone before its slots are given back.
         #[pin]
         running: Option<Fut>,
-        pub(super) place: Place<H>,
+        place: Place<H>,
         begin: F,
         judge: J,
         last: Option<E>,

@@ -170,7 +170,8 @@ impl Shared {
             return None;
         }
         let id = state.machine.start_at_once(now, record, rule)?;
-        state.began(id, if is_permit { Term::Open } else { Term::Own(Nanos::MAX) });
+        state.in_flight += 1;
+        state.permits += usize::from(is_permit);
         Some((id, record))
     }
 

@@ -6,13 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
+use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, coop};
 
+use super::attempt::Attempt;
 use super::explain::{Explainable, Explanation};
 use super::place::Place;
-use super::run::Steps;
+use super::run::{Judge, Steps};
 use super::shared::Shared;
 use super::sync::{Mutex, MutexGuard};
 #[cfg(feature = "outbox")]
@@ -27,46 +28,43 @@ use crate::error::{Error, Refused};
 /// [`detach`](Self::detach) lets it go on without anybody waiting for its answer.
 #[must_use = "dropping a ticket withdraws its request; `detach` lets it go on"]
 pub struct Ticket<T, E> {
-    answer: oneshot::Receiver<Result<T, Error<E>>>,
-    submitted: Option<Arc<dyn Cancel>>,
+    /// Until it is answered.
+    submitted: Option<Arc<dyn Answers<T, E>>>,
     request: Explainable,
 }
 
 /// Enters the line with a request that is to run in a task on the current runtime.
-pub(super) fn submit<S, T, E>(mut steps: S) -> Result<Ticket<T, E>, Refused>
+pub(super) fn submit<S, T, E>(mut request: S) -> Result<Ticket<T, E>, Refused>
 where
     S: Submit<T, E>,
     T: Send + 'static,
     E: Send + 'static,
 {
     let runtime = Handle::try_current().map_err(|_| Refused::NoRuntime)?;
-    if !steps.place().shared().start_driver(&runtime) {
+    if !request.place().shared().start_driver(&runtime) {
         return Err(Refused::NoRuntime);
     }
-    let (sender, answer) = oneshot::channel();
-    let submitted = Arc::new(Submitted { runtime, stage: Mutex::new(Stage::Visited { woken: false }) });
-    steps.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
-    let request = explainable(steps.place());
-    submitted.settle(Box::new(steps), sender);
-    Ok(Ticket { answer, submitted: Some(submitted), request })
+    let submitted = Submitted::new(runtime, Stage::Visited { woken: false });
+    request.place_mut().enter_in_line(Waker::from(Arc::clone(&submitted)))?;
+    let explainable = explainable(request.place());
+    submitted.settle(request);
+    Ok(Ticket { submitted: Some(submitted), request: explainable })
 }
 
 /// Waits for room in line and then enters it with a request that is to run in a task on the current runtime.
-pub(super) async fn submit_wait<S, T, E>(mut steps: S) -> Result<Ticket<T, E>, Refused>
+pub(super) async fn submit_wait<S, T, E>(mut request: S) -> Result<Ticket<T, E>, Refused>
 where
     S: Submit<T, E>,
     T: Send + 'static,
     E: Send + 'static,
 {
     let runtime = Handle::try_current().map_err(|_| Refused::NoRuntime)?;
-    poll_fn(|context| steps.place_mut().poll_room(context)).await?;
-    let request = explainable(steps.place());
-    let (sender, answer) = oneshot::channel();
-    let submitted =
-        Arc::new(Submitted { runtime, stage: Mutex::new(Stage::InLine { steps: Box::new(steps), sender }) });
+    poll_fn(|context| request.place_mut().poll_room(context)).await?;
+    let explainable = explainable(request.place());
+    let submitted = Submitted::new(runtime, Stage::InLine(request));
     // It may have been granted meanwhile; else the machine gets its waker.
     submitted.visit(false);
-    Ok(Ticket { answer, submitted: Some(submitted), request })
+    Ok(Ticket { submitted: Some(submitted), request: explainable })
 }
 
 fn explainable(place: &Place<Arc<Shared>>) -> Explainable {
@@ -80,15 +78,28 @@ fn explainable(place: &Place<Arc<Shared>>) -> Explainable {
 }
 
 /// What can be submitted.
-pub(super) trait Submit<T, E>: Future<Output = Result<T, Error<E>>> + Send + 'static {
+pub(super) trait Submit<T, E>: Send + 'static {
     fn place(&self) -> &Place<Arc<Shared>>;
 
     fn place_mut(&mut self) -> &mut Place<Arc<Shared>>;
+
+    /// What its task does.
+    fn into_steps(self) -> impl Future<Output = Result<T, Error<E>>> + Send + 'static;
 }
 
-impl<F, Fut, T, E, J> Submit<T, E> for Steps<Arc<Shared>, F, Fut, E, J>
+/// A request whose attempts have yet to begin: without the room that their futures need.
+pub(super) struct Unstarted<F, J> {
+    pub(super) place: Place<Arc<Shared>>,
+    pub(super) begin: F,
+    pub(super) judge: J,
+}
+
+impl<F, Fut, T, E, J> Submit<T, E> for Unstarted<F, J>
 where
-    Self: Future<Output = Result<T, Error<E>>> + Send + 'static,
+    F: FnMut(Attempt) -> Fut + Send + 'static,
+    Fut: Future + Send + 'static,
+    J: Judge<Fut::Output, E, Value = T> + Send + 'static,
+    E: Send + 'static,
 {
     fn place(&self) -> &Place<Arc<Shared>> {
         &self.place
@@ -96,6 +107,10 @@ where
 
     fn place_mut(&mut self) -> &mut Place<Arc<Shared>> {
         &mut self.place
+    }
+
+    fn into_steps(self) -> impl Future<Output = Result<T, Error<E>>> + Send + 'static {
+        Steps::new(self.place, self.begin, self.judge)
     }
 }
 
@@ -139,7 +154,9 @@ impl<T, E> Ticket<T, E> {
 
     /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.
     pub fn detach(mut self) {
-        self.submitted = None;
+        if let Some(submitted) = self.submitted.take() {
+            submitted.detach();
+        }
     }
 }
 
@@ -147,13 +164,24 @@ impl<T, E> Future for Ticket<T, E> {
     type Output = Result<T, Error<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = match Pin::new(&mut self.answer).poll(context) {
-            Poll::Pending if self.submitted.as_ref().is_some_and(|submitted| Arc::clone(submitted).check()) => {
-                Pin::new(&mut self.answer).poll(context)
-            }
-            answer => answer,
+        // Who takes one answer after the other lets others have a turn, as with whatever else tokio makes ready.
+        let turn = ready!(coop::poll_proceed(context));
+        let answer = match &self.submitted {
+            Some(submitted) => match submitted.poll_answer(context) {
+                Poll::Pending => match Arc::clone(submitted).check() {
+                    Checked::Done => submitted.poll_answer(context),
+                    Checked::Elsewhere if self.request.has_ancestors() => {
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    Checked::Elsewhere | Checked::NoNeed => Poll::Pending,
+                },
+                answer => answer,
+            },
+            None => Poll::Ready(None),
         };
         let answer = ready!(answer);
+        turn.made_progress();
         self.submitted = None;
         Poll::Ready(answer.unwrap_or(Err(Error::GaveUp { reason: Refused::Aborted, attempts: 0, last: None })))
     }
@@ -174,50 +202,97 @@ impl<T, E> fmt::Debug for Ticket<T, E> {
 }
 
 /// What a ticket knows of its request, whatever the closure.
-trait Cancel: Send + Sync {
+trait Answers<T, E>: Send + Sync {
+    /// Its answer: `None` if its task was dropped without one.
+    fn poll_answer(&self, context: &Context<'_>) -> Poll<Option<Answer<T, E>>>;
+
     /// Withdraws it or aborts its task.
     fn cancel(&self);
 
+    /// Nobody waits for its answer any more.
+    fn detach(&self);
+
     /// Takes a look at it on behalf of the attempt that is being polled on this thread and waits for its answer.
-    /// Returns whether there was an attempt.
-    fn check(self: Arc<Self>) -> bool;
+    fn check(self: Arc<Self>) -> Checked;
 }
 
-/// A request between its submission and the start of its task: its own waker while it stands in line.
+/// What a look on behalf of an attempt came to.
+enum Checked {
+    Done,
+    /// There is no attempt that waits for it, or it waits for nobody.
+    NoNeed,
+    /// Another thread has it in its hands, on behalf of nobody.
+    Elsewhere,
+}
+
+type Answer<T, E> = Result<T, Error<E>>;
+
+/// A request from its submission to its answer, in one allocation: its own waker while it stands in line.
 struct Submitted<S, T, E> {
     runtime: Handle,
-    /// Never locked while the machine is called: that may wake this very request.
-    stage: Mutex<Stage<S, T, E>>,
+    /// Never locked while others' code runs or the machine is called: that may wake this very request.
+    state: Mutex<State<S, T, E>>,
+}
+
+struct State<S, T, E> {
+    stage: Stage<S, T, E>,
+    /// Who waits for its answer.
+    waiter: Option<Waker>,
 }
 
 enum Stage<S, T, E> {
-    InLine {
-        steps: Box<S>,
-        sender: Sender<T, E>,
-    },
+    InLine(S),
     /// Somebody has taken it out to look after it.
     Visited {
         woken: bool,
     },
     Running(AbortHandle),
+    Answered(Answer<T, E>),
+    /// Nobody waits for its answer any more, or there is none.
     Over,
 }
 
-type Sender<T, E> = oneshot::Sender<Result<T, Error<E>>>;
+impl<S, T, E> Submitted<S, T, E> {
+    fn new(runtime: Handle, stage: Stage<S, T, E>) -> Arc<Self> {
+        Arc::new(Self { runtime, state: Mutex::new(State { stage, waiter: None }) })
+    }
+
+    /// Ends it, unless its ticket was dropped.
+    fn end(&self, end: Stage<S, T, E>) {
+        let (_gone, waiter) = {
+            let mut state = self.lock();
+            match state.stage {
+                Stage::Over => (end, None),
+                Stage::InLine(_) | Stage::Visited { .. } | Stage::Running(_) | Stage::Answered(_) => {
+                    (std::mem::replace(&mut state.stage, end), state.waiter.take())
+                }
+            }
+        };
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<S, T, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Submitted<S, T, E> {
     /// Puts it back where it was taken from, unless its ticket was dropped meanwhile; looks after it if it was woken
     /// meanwhile.
-    fn settle(self: &Arc<Self>, steps: Box<S>, sender: Sender<T, E>) {
-        let in_line = Stage::InLine { steps, sender };
+    fn settle(self: &Arc<Self>, request: S) {
         let woken = {
-            let mut stage = self.lock();
-            match *stage {
+            let mut state = self.lock();
+            match state.stage {
                 Stage::Visited { woken } => {
-                    *stage = in_line;
+                    state.stage = Stage::InLine(request);
                     woken
                 }
-                Stage::InLine { .. } | Stage::Running(_) | Stage::Over => return,
+                Stage::InLine(_) | Stage::Running(_) | Stage::Answered(_) | Stage::Over => {
+                    drop(state);
+                    return;
+                }
             }
         };
         if woken {
@@ -230,55 +305,101 @@ impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Submitted<S, T, E> {
     /// `nested`: on behalf of the attempts that are being polled on this thread.
     fn visit(self: &Arc<Self>, nested: bool) {
         let in_line = {
-            let mut stage = self.lock();
-            match &mut *stage {
-                Stage::InLine { .. } => std::mem::replace(&mut *stage, Stage::Visited { woken: false }),
+            let mut state = self.lock();
+            match &mut state.stage {
+                Stage::InLine(_) => std::mem::replace(&mut state.stage, Stage::Visited { woken: false }),
                 Stage::Visited { woken } => {
                     *woken = true;
                     return;
                 }
-                Stage::Running(_) | Stage::Over => return,
+                Stage::Running(_) | Stage::Answered(_) | Stage::Over => return,
             }
         };
-        let Stage::InLine { mut steps, sender } = in_line else { return };
-        let place = steps.place_mut();
+        let mut unsettled = Unsettled(Some(self));
+        let Stage::InLine(mut request) = in_line else { return };
+        let place = request.place_mut();
         let checked = if nested { place.check_nesting() } else { Ok(()) };
         let looked = checked.and_then(|()| place.look(self.runtime.id(), || Waker::from(Arc::clone(self))));
         match looked {
-            Ok(false) => self.settle(steps, sender),
-            Ok(true) => self.spawn(steps, sender),
+            Ok(waits_no_more) => {
+                unsettled.0 = None;
+                if waits_no_more { self.spawn(request) } else { self.settle(request) }
+            }
             Err(reason) => {
-                self.leave(Stage::Over);
-                // Nobody waits for the answer of a detached request.
-                let _ = sender.send(Err(Error::GaveUp { reason, attempts: 0, last: None }));
+                // Whoever gets the answer finds the closure dropped.
+                drop(request);
+                self.end(Stage::Answered(Err(Error::GaveUp { reason, attempts: 0, last: None })));
+                unsettled.0 = None;
             }
         }
     }
 
-    fn spawn(&self, steps: Box<S>, sender: Sender<T, E>) {
-        if matches!(*self.lock(), Stage::Over) {
+    fn spawn(self: &Arc<Self>, request: S) {
+        if matches!(self.lock().stage, Stage::Over) {
             return;
         }
-        let task = self.runtime.spawn(async move {
-            let answer = Box::into_pin(steps).await;
-            let _ = sender.send(answer);
-        });
-        let handle = task.abort_handle();
-        let mut stage = self.lock();
-        if matches!(*stage, Stage::Over) {
-            drop(stage);
-            handle.abort();
-        } else {
-            *stage = Stage::Running(handle);
+        let reply = Reply { submitted: Some(Arc::clone(self)) };
+        let handle = self.runtime.spawn(Task { steps: Some(request.into_steps()), reply }).abort_handle();
+        let mut state = self.lock();
+        match state.stage {
+            Stage::Visited { .. } => state.stage = Stage::Running(handle),
+            // It may have been quick.
+            Stage::InLine(_) | Stage::Running(_) | Stage::Answered(_) => {}
+            Stage::Over => {
+                drop(state);
+                handle.abort();
+            }
         }
     }
+}
 
-    fn leave(&self, next: Stage<S, T, E>) -> Stage<S, T, E> {
-        std::mem::replace(&mut *self.lock(), next)
+/// A request that was taken out. Dropped, as by others' code that panics meanwhile, it says that there is no answer.
+struct Unsettled<'a, S, T, E>(Option<&'a Submitted<S, T, E>>);
+
+impl<S, T, E> Drop for Unsettled<'_, S, T, E> {
+    fn drop(&mut self) {
+        if let Some(submitted) = self.0 {
+            submitted.end(Stage::Over);
+        }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Stage<S, T, E>> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+pin_project! {
+    /// What the task of a request does.
+    struct Task<R, S, T, E> {
+        // Before `reply`: its place is given back before anybody learns that there is no answer.
+        #[pin]
+        steps: Option<R>,
+        reply: Reply<S, T, E>,
+    }
+}
+
+impl<R: Future<Output = Answer<T, E>>, S, T, E> Future for Task<R, S, T, E> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        let Some(steps) = this.steps.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+        let answer = ready!(steps.poll(context));
+        // Whoever gets the answer finds what the closure had in its hands dropped.
+        this.steps.set(None);
+        if let Some(submitted) = this.reply.submitted.take() {
+            submitted.end(Stage::Answered(answer));
+        }
+        Poll::Ready(())
+    }
+}
+
+/// A task's way to its ticket. Dropped before it is used, as by a runtime that ends, it says that there is no answer.
+struct Reply<S, T, E> {
+    submitted: Option<Arc<Submitted<S, T, E>>>,
+}
+
+impl<S, T, E> Drop for Reply<S, T, E> {
+    fn drop(&mut self) {
+        if let Some(submitted) = self.submitted.take() {
+            submitted.end(Stage::Over);
+        }
     }
 }
 
@@ -288,24 +409,54 @@ impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Wake for Submitted<S
     }
 }
 
-impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Cancel for Submitted<S, T, E> {
+impl<S: Submit<T, E>, T: Send + 'static, E: Send + 'static> Answers<T, E> for Submitted<S, T, E> {
+    fn poll_answer(&self, context: &Context<'_>) -> Poll<Option<Answer<T, E>>> {
+        let waiter = context.waker().clone();
+        let (answer, _old) = {
+            let mut state = self.lock();
+            match &mut state.stage {
+                Stage::InLine(_) | Stage::Visited { .. } | Stage::Running(_) => {
+                    (Poll::Pending, state.waiter.replace(waiter))
+                }
+                Stage::Answered(_) | Stage::Over => {
+                    let answer = match std::mem::replace(&mut state.stage, Stage::Over) {
+                        Stage::Answered(answer) => Some(answer),
+                        Stage::InLine(_) | Stage::Visited { .. } | Stage::Running(_) | Stage::Over => None,
+                    };
+                    (Poll::Ready(answer), Some(waiter))
+                }
+            }
+        };
+        answer
+    }
+
     fn cancel(&self) {
-        match self.leave(Stage::Over) {
+        let (stage, _waiter) = {
+            let mut state = self.lock();
+            (std::mem::replace(&mut state.stage, Stage::Over), state.waiter.take())
+        };
+        match stage {
             // Leaving the line is what its drop does.
-            Stage::InLine { steps, .. } => drop(steps),
+            Stage::InLine(request) => drop(request),
             Stage::Running(task) => task.abort(),
-            Stage::Visited { .. } | Stage::Over => {}
+            Stage::Visited { .. } | Stage::Answered(_) | Stage::Over => {}
         }
     }
 
-    fn check(self: Arc<Self>) -> bool {
-        let nested = match &*self.lock() {
-            Stage::InLine { steps, .. } => !steps.place().shared().ancestors().is_empty(),
-            Stage::Visited { .. } | Stage::Running(_) | Stage::Over => false,
+    fn detach(&self) {
+        let _waiter = self.lock().waiter.take();
+    }
+
+    fn check(self: Arc<Self>) -> Checked {
+        let nested = match &self.lock().stage {
+            Stage::InLine(request) => !request.place().shared().ancestors().is_empty(),
+            Stage::Visited { .. } => return Checked::Elsewhere,
+            Stage::Running(_) | Stage::Answered(_) | Stage::Over => false,
         };
         if nested {
             self.visit(true);
+            return Checked::Done;
         }
-        nested
+        Checked::NoNeed
     }
 }

@@ -30,6 +30,7 @@ pub(super) enum Step<'a> {
 }
 
 impl Step<'_> {
+    #[inline]
     fn is_wanted(&self) -> bool {
         match self {
             Self::Waiting | Self::Started { .. } | Self::Ended { .. } | Self::Withdrawn => {
@@ -41,6 +42,7 @@ impl Step<'_> {
 }
 
 /// Tells a step if it is wanted.
+#[inline]
 pub(super) fn step(live: impl FnOnce() -> std::sync::Arc<Live>, subject: &Subject<'_>, step: &Step<'_>) {
     if step.is_wanted() {
         tell(&live(), subject, step);

@@ -297,12 +297,16 @@ impl Observed {
     /// The number of a window of this name and length. Where the length is not always told, the only one of its name is
     /// it.
     fn number(&mut self, name: &str, per: Option<Nanos>) -> usize {
+        // Most that are told were told before in the same words.
+        if let Some(number) = self.windows.iter().take(REST).position(|known| known.per == per && *known.name == *name)
+        {
+            return number;
+        }
         let of_name = (0..REST).zip(&self.windows).filter(|(_, known)| *known.name == *name);
-        let exact = of_name.clone().find(|(_, known)| known.per == per);
         let mut all = of_name;
         let only = all.next().filter(|(_, known)| known.per.is_none() || per.is_none());
         let only = only.filter(|_| all.next().is_none());
-        if let Some((number, _)) = exact.or(only) {
+        if let Some((number, _)) = only {
             let known = &mut self.windows[number];
             known.per = known.per.or(per);
             return number;

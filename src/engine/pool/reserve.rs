@@ -56,7 +56,7 @@ impl<W> Scheduler<W> {
         let own = reserved.iter().find(|kept| kept.queue == queue).is_some_and(is_overdue);
         let is_kept = |kept: &&Reservation| {
             // In its ring it is asked itself, or something else stops it.
-            let waits = matches!(self.queues[kept.queue].state, QueueState::Parked { .. } | QueueState::Blocked);
+            let waits = matches!(self.queues[kept.queue].state(), QueueState::Parked { .. } | QueueState::Blocked);
             // Of any two that wait for the same one goes first.
             let is_before = match (is_overdue(kept), own) {
                 (true, false) => true,

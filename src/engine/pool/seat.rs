@@ -214,7 +214,7 @@ impl<W> Scheduler<W> {
             if !self.queues[index].awaits_pool {
                 continue;
             }
-            match self.queues[index].state {
+            match self.queues[index].state() {
                 QueueState::Parked { .. } => self.unpark(index),
                 QueueState::Blocked => self.make_ready(index),
                 QueueState::Idle | QueueState::Ready | QueueState::Yielding => {

@@ -204,7 +204,7 @@ impl Pair {
         let queues = shelf::queues(&View::new(&self.kept), None, 100).expect("memory");
         queues
             .iter()
-            .flat_map(|queue| {
+            .flat_map(|(queue, _)| {
                 shelf::load(&View::new(&self.kept), queue, &Default::default(), 100, u64::MAX).expect("memory").0
             })
             .collect()

@@ -13,6 +13,7 @@ mod line;
 mod past;
 mod running;
 mod tell;
+mod wishes;
 
 use tracing::Span;
 
@@ -21,103 +22,15 @@ pub(crate) use past::{Failed, Past, Witness};
 pub(crate) use running::Watched;
 #[cfg(feature = "headers")]
 pub(crate) use running::aim;
+pub(crate) use wishes::{Patience, Wishes};
 
 use super::attempt::{Attempt, Endpoint};
 use super::meters::Meter;
 use super::shared::{Began, Shared, State, Term};
 use super::watch::Cause;
-use crate::engine::{
-    Claim, EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RetryPolicy, RuleId, Spent, Turned,
-};
+use crate::engine::{Claim, EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RuleId, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
-
-/// What a request asks for beside its rule and key.
-#[derive(Debug)]
-pub(crate) struct Wishes {
-    /// In requests.
-    pub(crate) cost: u32,
-    /// `None`: the rule's. [`Nanos::MAX`]: for as long as it takes.
-    pub(crate) max_wait: Option<Nanos>,
-    /// What few requests ask for.
-    pub(crate) special: Option<Box<Special>>,
-    pub(crate) idempotent: bool,
-    pub(crate) fail_fast: bool,
-    pub(crate) eager: bool,
-}
-
-/// What few requests ask for.
-#[derive(Debug, Default)]
-pub(crate) struct Special {
-    /// Costs in declared units, by position.
-    pub(crate) units: Vec<u32>,
-    /// `None`: the rule's.
-    pub(crate) policy: Option<RetryPolicy>,
-    /// `None`: the rule's. [`Nanos::MAX`]: any time.
-    pub(crate) attempt_timeout: Option<Nanos>,
-    /// The names of the endpoints that it may use; empty: all.
-    pub(crate) endpoints: Vec<Box<str>>,
-    /// How long after it came into the line it starts at the earliest.
-    pub(crate) not_before: Nanos,
-    /// What an earlier run of the program left, and who is told how its attempts fail.
-    #[cfg(feature = "outbox")]
-    pub(crate) past: Option<Past>,
-}
-
-impl Wishes {
-    pub(crate) fn special(&mut self) -> &mut Special {
-        self.special.get_or_insert_default()
-    }
-
-    fn not_before(&self) -> Nanos {
-        self.special.as_ref().map_or(Nanos::ZERO, |special| special.not_before)
-    }
-
-    /// Costs in declared units, by position.
-    fn units(&self) -> &[u32] {
-        self.special.as_ref().map_or(&[], |special| &special.units)
-    }
-
-    /// The endpoints that it may use; empty: all. Under the lock: their places may be others' the next time.
-    pub(crate) fn endpoints(&self, shared: &Shared) -> Result<Vec<EndpointId>, Refused> {
-        let names = self.special.as_ref().map_or(&[][..], |special| &special.endpoints);
-        if names.is_empty() {
-            return Ok(Vec::new());
-        }
-        let live = shared.live.load();
-        names.iter().map(|name| live.find_endpoint(name)).collect()
-    }
-
-    /// Whether it may well start within the time that it may wait; `None`: for as long as it takes.
-    fn are_hopeful(&self, next_start: NextStart, max_wait: Option<Nanos>) -> Result<(), Refused> {
-        let earliest = match next_start {
-            NextStart::After(span) => Nanos::from(span).max(self.not_before()),
-            // Nobody knows when.
-            NextStart::Now | NextStart::WhenOneEnds | NextStart::Never => self.not_before(),
-        };
-        if max_wait.is_none_or(|max_wait| earliest <= max_wait) {
-            return Ok(());
-        }
-        Err(Refused::MaxWait { waited: Duration::ZERO, next_start: NextStart::After(earliest.into()) })
-    }
-
-    /// What is behind it when it enters.
-    #[cfg(feature = "outbox")]
-    fn past(&self) -> (u32, Spent) {
-        let past = self.special.as_ref().and_then(|special| special.past.as_ref());
-        past.map_or_else(Default::default, |past| (past.starts, past.spent))
-    }
-
-    #[cfg(not(feature = "outbox"))]
-    fn past(&self) -> (u32, Spent) {
-        Default::default()
-    }
-
-    /// The request's own policy.
-    pub(crate) fn policy(&self) -> Option<&RetryPolicy> {
-        self.special.as_ref()?.policy.as_ref()
-    }
-}
 
 /// A request's place. `H` is how it holds on to what all handles share.
 #[derive(Debug)]
@@ -127,7 +40,6 @@ pub(crate) struct Place<H: Borrow<Arc<Shared>>> {
     rule: RuleId,
     stage: Stage,
     wishes: Wishes,
-    spent: Spent,
     starts: u32,
     waited: Nanos,
     /// Whether its attempts are permits: no future stands behind them that could be told to stop.
@@ -180,14 +92,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             Ok(rule) => (rule, Stage::Outside),
             Err(reason) => (RuleId(0), Stage::Hopeless(reason)),
         };
-        let (starts, spent) = wishes.past();
+        let starts = wishes.starts();
         Self {
             shared,
             key,
             rule,
             stage,
             wishes,
-            spent,
             starts,
             waited: Nanos::ZERO,
             is_permit: false,
@@ -239,7 +150,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             rule: self.rule,
             key: self.key.clone(),
             number: self.starts,
-            failures: self.spent.failures,
+            failures: self.wishes.spent().failures,
             attempts: self.wishes.policy().map(|policy| policy.attempts),
             waited: self.waited(),
             endpoint: self.endpoint(),
@@ -393,7 +304,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             if !ancestors.is_empty() && state.machine.would_deadlock(rule, record, &endpoints, ancestors) {
                 return Ok(Err(Refused::WouldDeadlock));
             }
-            let max_wait = wishes.max_wait.or_else(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
+            let max_wait = wishes.max_wait.over(|| state.machine.plan().rules[usize::from(rule.0)].max_wait);
             let not_before = wishes.not_before();
             let entry = Entry {
                 cost: wishes.cost,
@@ -479,6 +390,5 @@ impl From<Turned> for Refused {
 
 /// When a request has stood in line for `max_wait`, if it has for `waited` already.
 fn deadline(now: Instant, max_wait: Option<Nanos>, waited: Nanos) -> Option<Instant> {
-    let max_wait = max_wait.filter(|&max_wait| max_wait != Nanos::MAX)?;
-    Some(now.saturating_add(Nanos::new(max_wait.get().saturating_sub(waited.get()))))
+    Some(now.saturating_add(Nanos::new(max_wait?.get().saturating_sub(waited.get()))))
 }

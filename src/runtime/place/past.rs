@@ -38,7 +38,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// The attempt failed, and another one follows.
     pub(super) fn tell_witness(&self, wait: Nanos, scope: Option<Scope>) {
         if let Some(past) = self.wishes.special.as_ref().and_then(|special| special.past.as_ref()) {
-            past.witness.failed(Failed { starts: self.starts, spent: self.spent, wait, scope });
+            past.witness.failed(Failed { starts: self.starts, spent: self.wishes.spent(), wait, scope });
         }
     }
 }

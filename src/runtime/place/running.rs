@@ -112,10 +112,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let id = known.id;
         let live = self.shared().live.load_full();
         let policy = self.wishes.policy().unwrap_or_else(|| &live.rule(self.rule).retry);
-        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
+        let max_wait = self.wishes.max_wait.over(|| live.rule(self.rule).max_wait);
         let (waited, is_permit) = (self.waited, self.is_permit);
         let shared = Arc::clone(self.shared());
-        let spent = &mut self.spent;
+        let mut spent = self.wishes.spent();
         let mut waker = None;
         let outcome = shared.with(|state, now| {
             waker = state.machine.take_waker(id);
@@ -132,7 +132,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                     EndpointFate::Stays => {}
                 }
             }
-            if let Decision::GiveUp { reason, .. } = policy.turn_away(spent) {
+            if let Decision::GiveUp { reason, .. } = policy.turn_away(&mut spent) {
                 state.machine.finish(now, id);
                 state.count(|tally| tally.done += 1);
                 return Err(End::GaveUp(reason.into()));
@@ -143,7 +143,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        self.stage = if outcome.is_ok() {
+            self.wishes.special().spent = spent;
+            Stage::Waiting(known)
+        } else {
+            Stage::Over
+        };
         match outcome {
             Ok(()) => {
                 #[cfg(feature = "outbox")]
@@ -199,11 +204,11 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             FailureKind::Retry { .. } => Some(hold.unwrap_or(policy.hold)),
         };
         let rule = self.rule;
-        let max_wait = self.wishes.max_wait.or_else(|| live.rule(self.rule).max_wait);
+        let max_wait = self.wishes.max_wait.over(|| live.rule(self.rule).max_wait);
         let waited = self.waited;
         let shared = Arc::clone(self.shared());
         let is_permit = self.is_permit;
-        let spent = &mut self.spent;
+        let mut spent = self.wishes.spent();
         let idempotent = self.wishes.idempotent;
         let mut waker = None;
         let mut held = None;
@@ -239,7 +244,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
                 Some(Target::Endpoint(_)) => state.machine.rest_elsewhere(now, id, wait),
                 Some(_) | None => wait,
             };
-            let decision = policy.decide_in_pool(spent, kind, idempotent, seed, rest);
+            let decision = policy.decide_in_pool(&mut spent, kind, idempotent, seed, rest);
             let decision = within_budget(state, kind, decision);
             let (back, wait, holding) = match (decision, target) {
                 (Decision::GiveUp { reason, hold }, target) => {
@@ -273,7 +278,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.stage = if outcome.is_ok() { Stage::Waiting(known) } else { Stage::Over };
+        self.stage = if outcome.is_ok() {
+            self.wishes.special().spent = spent;
+            Stage::Waiting(known)
+        } else {
+            Stage::Over
+        };
         match (scope, whose) {
             (_, Some(endpoint)) => shared.tell_endpoint_hold(held, live.endpoint(endpoint)),
             // Without a pool it is the key's.
