@@ -7,7 +7,7 @@ use super::pool::EndpointId;
 use super::time::Nanos;
 
 /// How many are remembered: a handful of rules and endpoints, each with a few windows. With more of them in turn each is
-/// looked for anew, for which the walk through these adds little.
+/// looked for anew.
 const KNOWN: usize = 16;
 
 /// What was found lately, under one plan and for keys without numbers of their own.

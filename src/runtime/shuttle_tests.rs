@@ -15,7 +15,7 @@ use shuttle::thread;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Balancer, Permit};
-use crate::error::{Error, Failure, Refused};
+use crate::error::{Failure, Refused};
 use crate::rules::Rules;
 
 /// Orders of steps that are tried.
@@ -173,26 +173,6 @@ fn a_ticket_dropped_while_it_is_woken_leaves_its_place_to_others() {
         // A task that was spawned already is cancelled by its runtime.
         world.advance(Duration::ZERO);
         assert_eq!(waits.join().expect("no panic"), Ok(()));
-        world.assert_empty();
-    });
-}
-
-#[test]
-fn a_ticket_that_is_polled_while_it_ends_is_answered() {
-    check(|| {
-        let world = World::new("concurrency = 1");
-        let _entered = world.runtime.enter();
-        let holder = block_on(world.acquire()).expect("a start");
-        let ticket = world.balancer.request("default", 1).submit(async |_| Ok::<_, Failure<()>>(())).expect("a place");
-        let waits = thread::spawn(move || block_on(ticket));
-        let shared = Arc::clone(&world.balancer.shared);
-        let closes = thread::spawn(move || shared.with(|state, now| state.machine.close(now)));
-        drop(holder);
-        closes.join().expect("no panic");
-        // Granted before the end, it is a task of the runtime that runs now.
-        world.advance(Duration::ZERO);
-        let answer = waits.join().expect("no panic");
-        assert!(matches!(answer, Ok(()) | Err(Error::GaveUp { reason: Refused::Closed, .. })), "{answer:?}");
         world.assert_empty();
     });
 }

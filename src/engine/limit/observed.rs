@@ -302,8 +302,7 @@ impl Observed {
         {
             return number;
         }
-        let of_name = (0..REST).zip(&self.windows).filter(|(_, known)| *known.name == *name);
-        let mut all = of_name;
+        let mut all = (0..REST).zip(&self.windows).filter(|(_, known)| *known.name == *name);
         let only = all.next().filter(|(_, known)| known.per.is_none() || per.is_none());
         let only = only.filter(|_| all.next().is_none());
         if let Some((number, _)) = only {

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::{Known, Place, Stage, Watcher, deadline};
 use crate::engine::{
     Decision, Elsewhere, EndpointId, FailureKind, GiveUp, HoldCause, Instant, KeyId, Nanos, Report, RuleId, Scope,
-    Target,
+    Spent, Target,
 };
 use crate::error::{EndpointFate, Refused};
 use crate::runtime::event::Holding;
@@ -106,6 +106,17 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
+    /// The attempt is over: the request waits for the next one, having spent so much of its policy, or is over, too.
+    fn leave_attempt(&mut self, known: Known, spent: Option<Spent>) {
+        self.stage = match spent {
+            Some(spent) => {
+                self.wishes.special().spent = spent;
+                Stage::Waiting(known)
+            }
+            None => Stage::Over,
+        };
+    }
+
     /// The attempt's endpoint is of no use any more: the request goes to another one, or ends with a reason.
     pub(crate) fn turn_away(&mut self, fate: EndpointFate) -> Result<(), Refused> {
         let Stage::Running { known, invalid, .. } = self.stage else { return Err(Refused::Aborted) };
@@ -143,12 +154,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.stage = if outcome.is_ok() {
-            self.wishes.special().spent = spent;
-            Stage::Waiting(known)
-        } else {
-            Stage::Over
-        };
+        self.leave_attempt(known, outcome.is_ok().then_some(spent));
         match outcome {
             Ok(()) => {
                 #[cfg(feature = "outbox")]
@@ -278,12 +284,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
             state.count(|tally| tally.refused += 1);
             Err(End::Closed)
         });
-        self.stage = if outcome.is_ok() {
-            self.wishes.special().spent = spent;
-            Stage::Waiting(known)
-        } else {
-            Stage::Over
-        };
+        self.leave_attempt(known, outcome.is_ok().then_some(spent));
         match (scope, whose) {
             (_, Some(endpoint)) => shared.tell_endpoint_hold(held, live.endpoint(endpoint)),
             // Without a pool it is the key's.
