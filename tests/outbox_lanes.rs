@@ -5,7 +5,7 @@ mod post;
 
 use std::time::Duration;
 
-use post::{NOON, Post, Reader, open, secs};
+use post::{NOON, Post, Reader, Way, open, secs};
 use request_balancer::outbox::{Delivery, MemoryStore, Outbox};
 use tokio::time::{Instant, sleep};
 
@@ -42,7 +42,7 @@ async fn an_urgent_message_starts_when_its_limits_allow_though_thousands_wait_fo
 
 /// After a restart thousands are found in the store before it.
 #[tokio::test(start_paused = true)]
-async fn an_urgent_message_starts_at_once_after_a_restart() {
+async fn an_urgent_message_that_comes_after_a_restart_starts_at_once() {
     let (reader, store) = (Reader::new(), MemoryStore::new());
     let first = open(Outbox::builder(&post::balancer(RULES)).wall(NOON), store.clone(), &reader).await;
     put_news(&first).await;
@@ -50,4 +50,33 @@ async fn an_urgent_message_starts_at_once_after_a_restart() {
     let second = open(Outbox::builder(&post::balancer(RULES)).wall(NOON), store, &reader).await;
     sleep(secs(1)).await;
     assert_eq!(put_urgent(&second).await, (Delivery::Sent("chat was read".to_owned()), Duration::ZERO));
+}
+
+/// Stored behind more than are known at a time: it waited for one search to come by.
+#[tokio::test(start_paused = true)]
+async fn urgent_messages_that_are_stored_last_start_when_their_limits_allow_after_a_restart() {
+    // By name, too, it comes last.
+    const RULES: &str =
+        "[rules]\nurgent = { per_key = '1/1s', priority = 1 }\nnews = { overall = '10/1s', priority = 2 }";
+    let (reader, store) = (Reader::new(), MemoryStore::new());
+    let balancer = post::balancer(RULES);
+    let first = open(Outbox::builder(&balancer).wall(NOON), store.clone(), &reader).await;
+    balancer.pause_all();
+    let (news, urgent, held) = ("news".to_owned(), "urgent".to_owned(), "held".to_owned());
+    first.put_all((0..25_000_u32).map(|key| ("news", key, &news))).await.unwrap();
+    reader.tell("held", [Way::Retry(4)]);
+    balancer.rule("urgent").unwrap().resume();
+    balancer.pause("news").unwrap();
+    balancer.resume_all();
+    first.put("urgent", 1, &held).await.unwrap();
+    sleep(secs(2)).await;
+    balancer.pause_all();
+    first.put("urgent", 2, &urgent).await.unwrap();
+    first.close(secs(1)).await.unwrap();
+    assert_eq!(reader.times(), [(0, "held".to_owned())]);
+    let second = post::later_post(RULES, store, &reader).await;
+    sleep(secs(3)).await;
+    let urgent = reader.times().into_iter().filter(|(_, text)| text != "news");
+    assert_eq!(urgent.skip(1).collect::<Vec<_>>(), [(2_000, "urgent".to_owned()), (4_000, "held".to_owned())]);
+    assert!(second.len() > 24_900, "the news goes on at its own pace");
 }

@@ -13,12 +13,12 @@ use super::draft::Stored;
 use super::event::OutboxEvent;
 use super::flush::Flush;
 use super::halt::Halt;
-use super::lane::{Lanes, priority};
+use super::lane::Lanes;
 use super::letter::{End, Letter, Office, PATIENCE, Phase, REST, Reply};
 use super::line::{Line, Pause};
 use super::note::Note;
 use super::record::{Queue, Unix};
-use super::search::Search;
+use super::search::Searches;
 use super::shelf::{self, PAGE};
 use super::store::StoreError;
 
@@ -32,7 +32,7 @@ pub(super) struct Courier<T, E> {
     /// How often a queue was the last one to be sent from.
     pub(super) round: u64,
     /// Those that have no line here, though they have messages.
-    pub(super) search: Search,
+    pub(super) searches: Searches,
     pub(super) due: Option<Unix>,
     /// When it is looked for names whose time is over; `None`: that is being done.
     forgets: Option<Instant>,
@@ -53,6 +53,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         window: usize,
     ) -> JoinHandle<()> {
         let counts = office.counts();
+        let searches = Searches::new(&office.balancer, counts.messages == 0, counts.next);
         let courier = Self {
             office,
             notes,
@@ -60,7 +61,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             lanes: Lanes::default(),
             pauses: BTreeSet::new(),
             round: 0,
-            search: Search::new(counts.messages == 0, counts.next),
+            searches,
             due: None,
             forgets: Some(Instant::now()),
             entering: false,
@@ -107,7 +108,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         match note {
             Note::Arrived(messages, reply) => self.arrived(messages, reply),
             Note::Look(queues) => queues.into_iter().for_each(|queue| self.notice(queue, 0)),
-            Note::Search => self.search_again(),
+            Note::Search => self.search_again(Instant::now() + REST),
             Note::Due(due) => self.due = Some(self.due.map_or(due, |first| first.min(due))),
             Note::Entered(entered) => self.entered(entered),
             Note::NextDue(Ok(due)) => self.due = [self.due, due].into_iter().flatten().min(),
@@ -119,7 +120,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 let rest = if others { Duration::ZERO } else { PATIENCE };
                 self.forgets = Some(Instant::now() + rest);
             }
-            Note::Found(found) => self.found(found),
+            Note::Found(lane, found) => self.found(lane, found),
             Note::Loaded(queue, loaded) => self.loaded(queue, loaded),
             Note::Waits { queue, place } => self.waits(&queue, place),
             Note::Left { queue, place, due } => self.left(queue, place, due),
@@ -155,17 +156,17 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Whether what is put in a queue now has nothing before it but what is in line.
     fn is_next(&self, queue: &Queue) -> bool {
         self.lines.get(queue).map_or_else(
-            || self.search.covers(queue) && self.may_know(queue),
+            || self.searches.cover(queue) && self.may_know(queue),
             |line| !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < self.window,
         )
     }
 
     /// The queue's line, which is made if there is none.
     pub(super) fn line(&mut self, queue: &Queue) -> &mut Line<T, E> {
-        let Self { lines, lanes, round, office, .. } = self;
+        let Self { lines, lanes, round, searches, .. } = self;
         lines.entry(queue.clone()).or_insert_with(|| {
             *round += 1;
-            let lane = priority(&office.balancer, queue);
+            let lane = searches.priority(queue);
             lanes.get(lane).known += 1;
             Line::new(*round, lane)
         })
@@ -180,7 +181,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// The lane whose places the queue's messages take.
     pub(super) fn lane_of(&self, queue: &Queue) -> u32 {
-        self.lines.get(queue).map_or_else(|| priority(&self.office.balancer, queue), |line| line.lane)
+        self.lines.get(queue).map_or_else(|| self.searches.priority(queue), |line| line.lane)
     }
 
     fn entered(&mut self, entered: Result<(Vec<Queue>, bool), StoreError>) {
@@ -198,7 +199,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Err(error) => {
                 self.failed(error);
                 // They may have entered it all the same.
-                self.search_again();
+                self.search_again(Instant::now() + REST);
                 self.due = Some(self.office.clock.after(REST));
             }
         }
@@ -324,7 +325,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             return;
         }
         self.flushes.iter_mut().for_each(|flush| flush.count(place, end));
-        self.done += 1;
+        if end != End::Stopped {
+            self.done += 1;
+            self.searches.get(self.lane_of(&queue)).moves();
+        }
         match end {
             End::Sent | End::Dead | End::Parked => {
                 if let Some(line) = self.lines.get_mut(&queue) {
@@ -338,10 +342,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 }
                 self.comes_again(&queue, place, end);
             }
-            End::Stopped => {
-                self.done -= 1;
-                self.comes_again(&queue, place, end);
-            }
+            End::Stopped => self.comes_again(&queue, place, end),
         }
         if !self.gives_way(&queue) {
             self.take_turn(queue.clone());
@@ -418,7 +419,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Halt::Closing(by, _) => Some(by),
             Halt::No | Halt::Stopped | Halt::Over => None,
         };
-        let search = self.search.wakes_at(self.done).filter(|_| self.starts());
+        let search = self.searches.wake_at().filter(|_| self.starts());
         let look = self.flushes.iter().any(Flush::has_begun).then(|| Instant::now() + LOOK);
         [pause, due, closing, search, look, self.clears_again(), self.forgets_at()].into_iter().flatten().min()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::courier::Courier;
-use super::lane::READ;
+use super::lane::{Lane, READ};
 use super::letter::{PATIENCE, REST};
 use super::line::Pause;
 use super::note::Note;
@@ -17,13 +17,29 @@ use super::stuck::FAR;
 use crate::error::NextStart;
 
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
+    /// Messages of the queue are read when its turn comes, if it has any and room for them.
     pub(super) fn take_turn(&mut self, queue: Queue) {
-        let window = self.window;
-        let Some(line) = self.lines.get_mut(&queue) else { return };
-        if line.more && line.filling.is_none() && !line.in_turn && line.paused.is_none() && line.active() < window {
-            line.in_turn = true;
-            self.lanes.get(line.lane).turns.push_back(queue);
+        if let Some(lane) = self.take_turn_in(&queue) {
+            lane.known_turns.push_back(queue);
         }
+    }
+
+    /// The same for one that a search found.
+    pub(super) fn take_found_turn(&mut self, queue: Queue) {
+        if let Some(lane) = self.take_turn_in(&queue) {
+            lane.found_turns.push_back(queue);
+        }
+    }
+
+    /// The lane in which it is to wait for its turn, unless it needs none.
+    fn take_turn_in(&mut self, queue: &Queue) -> Option<&mut Lane> {
+        let line = self.lines.get_mut(queue)?;
+        let needs = line.more && line.filling.is_none() && line.paused.is_none() && line.active() < self.window;
+        if !needs || line.in_turn {
+            return None;
+        }
+        line.in_turn = true;
+        Some(self.lanes.get(line.lane))
     }
 
     /// Has messages read for the queues whose turn it is, as far as there is room.
@@ -36,9 +52,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     }
 
     fn fill_lane(&mut self, lane: u32) {
-        while self.starts() && !self.lanes.get(lane).turns.is_empty() && self.has_room(lane) {
-            let Some(queue) = self.lanes.get(lane).turns.pop_front() else { break };
-            self.search.ahead = self.search.ahead.saturating_sub(1);
+        while self.starts() && self.lanes.get(lane).has_turns() && self.has_room(lane) {
+            let Some(queue) = self.lanes.get(lane).next_turn() else { break };
             let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
             line.in_turn = false;
@@ -80,7 +95,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         let priority = self.lane_of(queue);
         let lane = self.lanes.get(priority);
         if lane.is_crowded() {
-            if !lane.turns.is_empty() {
+            if lane.has_turns() {
                 // Others wait for room, and are not to be passed by whoever comes just when there is some.
                 return false;
             }

@@ -1,12 +1,12 @@
 //! A flush: until everything that was due when it was asked for is sent, dead, or told to wait.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::sync::oneshot;
 
+use super::finding::KNOWN;
 use super::letter::End;
 use super::record::Queue;
-use super::search::KNOWN;
 
 /// Somebody waits for what is due to be gone.
 pub(super) struct Flush {
@@ -15,21 +15,26 @@ pub(super) struct Flush {
     bound: Option<u64>,
     /// Queues with messages that are on their way.
     busy: BTreeSet<Queue>,
-    /// So many passes through the store are to have ended for all such queues to be known.
-    passes: u64,
+    /// Of each lane, how many passes through the store are to have ended for all such queues to be known.
+    passes: BTreeMap<u32, u64>,
     sent: u64,
 }
 
 impl Flush {
-    pub(super) const fn new(reply: oneshot::Sender<u64>) -> Self {
-        Self { reply: Some(reply), bound: None, busy: BTreeSet::new(), passes: 0, sent: 0 }
+    pub(super) fn new(reply: oneshot::Sender<u64>) -> Self {
+        Self { reply: Some(reply), bound: None, busy: BTreeSet::new(), passes: BTreeMap::new(), sent: 0 }
     }
 
     pub(super) const fn has_begun(&self) -> bool {
         self.bound.is_some()
     }
 
-    pub(super) fn begin<'a>(&mut self, bound: u64, queues: impl Iterator<Item = &'a Queue>, passes: u64) {
+    pub(super) fn begin<'a>(
+        &mut self,
+        bound: u64,
+        queues: impl Iterator<Item = &'a Queue>,
+        passes: BTreeMap<u32, u64>,
+    ) {
         self.bound = Some(bound);
         self.busy = queues.cloned().collect();
         self.passes = passes;
@@ -42,10 +47,11 @@ impl Flush {
         }
     }
 
-    /// A queue has messages from that place on, and so many passes are to have ended for it to be found.
-    pub(super) fn wait_for(&mut self, passes: u64, place: u64) {
+    /// A queue has messages from that place on, and so many passes of its lane are to have ended for it to be found.
+    pub(super) fn wait_for(&mut self, lane: u32, passes: u64, place: u64) {
         if self.bound.is_some_and(|bound| place < bound) {
-            self.passes = self.passes.max(passes);
+            let needed = self.passes.entry(lane).or_default();
+            *needed = passes.max(*needed);
         }
     }
 
@@ -55,8 +61,12 @@ impl Flush {
         }
     }
 
-    /// Answers if no queue is busy any more, after so many passes. Returns whether it is over.
-    pub(super) fn check(&mut self, is_busy: impl Fn(&Queue, u64) -> bool, passed: u64) -> bool {
+    /// Answers if no queue is busy any more, after those passes. Returns whether it is over.
+    pub(super) fn check(
+        &mut self,
+        is_busy: impl Fn(&Queue, u64) -> bool,
+        have_passed: impl Fn(&BTreeMap<u32, u64>) -> bool,
+    ) -> bool {
         let Some(bound) = self.bound else { return false };
         if self.busy.len() > 2 * KNOWN {
             // No more than that can be.
@@ -69,7 +79,7 @@ impl Flush {
             }
             self.busy.pop_first();
         }
-        passed >= self.passes && self.give_up()
+        have_passed(&self.passes) && self.give_up()
     }
 
     pub(super) fn give_up(&mut self) -> bool {

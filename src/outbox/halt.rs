@@ -80,21 +80,20 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Everything that was due when a flush was asked for is in line by now.
     pub(super) fn begin_flushes(&mut self) {
         for flush in self.flushes.iter_mut().filter(|flush| !flush.has_begun()) {
-            flush.begin(self.office.counts().next, self.lines.keys(), self.search.needed());
+            flush.begin(self.office.counts().next, self.lines.keys(), self.searches.needed());
         }
     }
 
     /// Answers flushes that are over, and whoever waits for the line to be empty.
     pub(super) fn check_flushes(&mut self) {
         let stopped = self.has_stopped();
-        let passed = if self.search.goes_on() { self.search.passed } else { u64::MAX };
-        let (lines, balancer) = (&self.lines, &self.office.balancer);
+        let (lines, searches, balancer) = (&self.lines, &self.searches, &self.office.balancer);
         self.flushes.retain_mut(|flush| {
             let is_busy = |queue: &Queue, bound| {
                 let Some(line) = lines.get(queue) else { return false };
                 !stopped && line.is_busy(bound) && (line.runs() || !is_held(balancer, queue))
             };
-            !(flush.check(is_busy, passed) || stopped && flush.give_up())
+            !(flush.check(is_busy, |passes| searches.have_passed(passes)) || stopped && flush.give_up())
         });
         if self.lanes.are_empty() {
             for reply in self.emptied.drain(..) {

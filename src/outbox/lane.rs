@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::record::Queue;
 use super::stuck::FAR;
-use crate::runtime::Balancer;
+use crate::runtime::Priorities;
 
 /// Messages in the balancer's line, of all queues of a lane together.
 const MESSAGES: usize = 4_096;
@@ -24,8 +24,11 @@ pub(super) struct Lanes(BTreeMap<u32, Lane>);
 /// One lane. None takes places from another: who is urgent finds some, however many others wait.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Queues that wait for their turn to be filled.
-    pub(super) turns: VecDeque<Queue>,
+    /// Queues that wait for their turn to be filled: those that were known before, and those that a search found.
+    pub(super) known_turns: VecDeque<Queue>,
+    pub(super) found_turns: VecDeque<Queue>,
+    /// Whether the last turn was one of those that were found.
+    was_found: bool,
     /// How many queues have a record.
     pub(super) known: usize,
     pub(super) messages: usize,
@@ -38,10 +41,12 @@ pub(super) struct Lane {
 }
 
 /// The priority of a queue's rule.
-pub(super) fn priority(balancer: &Balancer, queue: &Queue) -> u32 {
-    let rule = queue.parts().ok().and_then(|(rule, _)| balancer.rule(&rule).ok());
-    rule.map_or(u32::MAX, |rule| rule.priority())
+pub(super) fn priority(priorities: &Priorities, queue: &Queue) -> u32 {
+    queue.rule().and_then(|rule| priorities.get(rule)).unwrap_or(NO_RULE)
 }
+
+/// The priority of what no rule is for any more.
+pub(super) const NO_RULE: u32 = u32::MAX;
 
 impl Lanes {
     pub(super) fn get(&mut self, priority: u32) -> &mut Lane {
@@ -52,14 +57,9 @@ impl Lanes {
         self.0.get(&priority).map_or(0, |lane| lane.known)
     }
 
-    /// How many queues of one lane have a record, where they are most.
-    pub(super) fn most_known(&self) -> usize {
-        self.0.values().map(|lane| lane.known).max().unwrap_or(0)
-    }
-
-    /// How many queues wait for their turn.
-    pub(super) fn turns(&self) -> usize {
-        self.0.values().map(|lane| lane.turns.len()).sum()
+    /// How many queues of a lane wait for their turn that a search found.
+    pub(super) fn found_turns(&self, priority: u32) -> usize {
+        self.0.get(&priority).map_or(0, |lane| lane.found_turns.len())
     }
 
     /// Whether no message is in line.
@@ -73,17 +73,28 @@ impl Lanes {
 
     /// Forgets lanes of which nothing is known: rules change.
     pub(super) fn tidy(&mut self) {
-        self.0.retain(|_, lane| lane.known > 0 || !lane.turns.is_empty());
+        self.0.retain(|_, lane| lane.known > 0 || lane.has_turns());
     }
 
     /// When it is looked for room again, if somebody waits for it.
     pub(super) fn clear_again(&self) -> Option<Instant> {
-        let waiting = self.0.values().filter(|lane| !lane.turns.is_empty() && !lane.has_room());
+        let waiting = self.0.values().filter(|lane| lane.has_turns() && !lane.has_room());
         waiting.filter_map(|lane| lane.cleared).map(|at| at + FAR).min()
     }
 }
 
 impl Lane {
+    /// Whether queues wait for their turn.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.known_turns.is_empty() || !self.found_turns.is_empty()
+    }
+
+    /// Whose turn it is. Every second one is of a queue that was found, so that those who come keep nobody from being found.
+    pub(super) fn next_turn(&mut self) -> Option<Queue> {
+        self.was_found = !self.was_found && !self.found_turns.is_empty() || self.known_turns.is_empty();
+        if self.was_found { self.found_turns.pop_front() } else { self.known_turns.pop_front() }
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
     }

@@ -8,7 +8,8 @@
 //!   messages in one sync of the disk as were put during the last one. If nothing is in its way the message is sent at once.
 //! - **Through the balancer.** The same limits, lanes, turns, holds, pools and retry policies as for any request. Of each
 //!   queue a window of messages is in the balancer's line, the rest in the file: millions of them take no more memory, nor do
-//!   those of millions of keys. Each lane has places of its own in line, so that a broadcast keeps no urgent message out.
+//!   those of millions of keys. Each lane has places of its own in line and is searched by itself, so that a broadcast keeps
+//!   no urgent message out; and no key is kept from its turn by others that keep coming.
 //! - **Order per key.** Messages of one rule and key start in the order in which they were put. One that fails steps out for
 //!   its backoff and lets others pass, unless the rule is `ordered`.
 //! - **At least once.** A message whose attempt ran when the program was killed comes again, with the same id, the next
@@ -67,6 +68,7 @@ mod error;
 mod event;
 mod file;
 mod filling;
+mod finding;
 mod flush;
 mod halt;
 mod handle;

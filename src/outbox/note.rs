@@ -23,8 +23,8 @@ pub(super) enum Note<T, E> {
     NextDue(Result<Option<Unix>, StoreError>),
     /// Some names were forgotten; whether there are others.
     Forgotten(bool),
-    /// Queues that may not be known, and where the first message of each stands.
-    Found(Result<Vec<(Queue, u64)>, StoreError>),
+    /// Queues of a lane that may not be known, and where the first message of each stands.
+    Found(u32, Result<Vec<(Queue, u64)>, StoreError>),
     /// Messages of a queue that were read.
     Loaded(Queue, Result<(Vec<Stored>, bool), StoreError>),
     /// A message waits after a failed attempt.

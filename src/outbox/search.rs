@@ -1,75 +1,61 @@
-//! Queues that have messages in the store and no record in memory: the store is walked for them, pass by pass.
+//! How far each lane's search for queues has come that have messages in the store and no record in memory.
 
-use std::fmt;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::courier::Courier;
+use super::lane::{NO_RULE, priority};
 use super::letter::{PATIENCE, REST};
-use super::line::{Line, Pause};
-use super::note::Note;
 use super::record::Queue;
-use super::shelf::{self, PAGE};
-use super::store::StoreError;
-use super::stuck::is_held;
-
-/// How many queues of a lane have a record in memory at most, of which a page may just be coming in.
-pub(super) const KNOWN: usize = 16_384;
-
-/// So many of them may be made by messages that arrive: the rest is for those that are found.
-const ARRIVED: usize = KNOWN / 4 * 3;
-
-/// With more of them than that, and others waiting to be found, a queue that had its turn goes.
-const ENOUGH: usize = KNOWN / 2;
-
-/// How many of them may pause, where nothing of them is in line.
-const PAUSED: usize = KNOWN / 2;
-
-/// So many queues may still have to have their turn when others are looked for.
-const QUEUES: usize = 1_024;
+use crate::runtime::{Balancer, Priorities};
 
 /// How long is waited after a pass that brought nothing, for each queue that it found.
 const REST_EACH: Duration = Duration::from_micros(20);
 
-/// How much is known of which queues have messages.
+/// The searches of all lanes: each walks through the store by itself, pass by pass, past the queues of the others.
+#[derive(Debug)]
+pub(super) struct Searches {
+    /// Who is in which lane, as of when the searches began.
+    pub(super) priorities: Priorities,
+    lanes: BTreeMap<u32, Search>,
+}
+
+/// How much is known of which queues of a lane have messages.
 #[derive(Debug)]
 pub(super) struct Search {
     /// How far the pass is that is under way, if one is.
-    pass: Option<Found>,
+    pub(super) pass: Option<Found>,
     /// It passes over queues whose messages were put after it began: it could be after them for ever.
-    bound: u64,
-    reading: Reading,
+    pub(super) bound: u64,
+    pub(super) reading: Reading,
     /// Not everything is found by that pass: when another one begins.
     again: Option<Again>,
     /// How many passes came to their end.
-    pub(super) passed: u64,
-    /// How many queues have their turn before those that the pass finds next.
-    pub(super) ahead: usize,
+    passed: u64,
     /// How many queues this pass has found, or the last one.
     size: u32,
-    /// How many messages had come to their ends when it began.
-    done: usize,
-    /// Without anything having come to its end, no pass begins before.
+    /// Whether messages have come to their ends since it began.
+    moved: bool,
+    /// Without that no pass begins before.
     not_before: Instant,
 }
 
 /// The queue up to which all that have messages were found.
-#[derive(Debug)]
-enum Found {
+#[derive(Clone, Debug)]
+pub(super) enum Found {
     None,
     UpTo(Queue),
 }
 
 /// Whether a page of queues is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+pub(super) enum Reading {
     No,
     Now,
-    /// What it finds is of no use: it begins anew.
-    InVain,
-    /// The store failed: not before then.
+    /// What it finds is of no use: it begins anew, not before then.
+    InVain(Instant),
+    /// Not before then.
     After(Instant),
 }
 
@@ -80,23 +66,81 @@ struct Again {
     awaited: bool,
 }
 
+impl Searches {
+    /// Those of an outbox that opens, and whose next message has that place.
+    pub(super) fn new(balancer: &Balancer, is_empty: bool, next: u64) -> Self {
+        let mut searches = Self { priorities: Priorities::of(balancer), lanes: BTreeMap::new() };
+        searches.begin_anew(next, Instant::now());
+        if is_empty {
+            searches.lanes.values_mut().for_each(|search| search.pass = None);
+        }
+        searches
+    }
+
+    /// Goes over to the rules in force. Returns whether all searches are to begin anew, as queues are in other lanes now.
+    pub(super) fn follow(&mut self, balancer: &Balancer) -> bool {
+        self.priorities.renew(balancer)
+    }
+
+    /// Everything is to be found again, not before then. What was put before `next` is.
+    pub(super) fn begin_anew(&mut self, next: u64, at: Instant) {
+        // Lanes that there are no more are those of no queue, and their passes end at once.
+        for priority in self.priorities.all().chain([NO_RULE]) {
+            self.lanes.entry(priority).or_insert_with(Search::new);
+        }
+        self.lanes.values_mut().for_each(|search| search.begin_anew(next, at));
+    }
+
+    pub(super) fn priority(&self, queue: &Queue) -> u32 {
+        priority(&self.priorities, queue)
+    }
+
+    pub(super) fn get(&mut self, priority: u32) -> &mut Search {
+        self.lanes.entry(priority).or_insert_with(Search::new)
+    }
+
+    /// Whether a queue without a record has no message in the store.
+    pub(super) fn cover(&self, queue: &Queue) -> bool {
+        self.lanes.get(&self.priority(queue)).is_some_and(|search| search.covers(queue))
+    }
+
+    pub(super) fn lanes(&self) -> Vec<u32> {
+        self.lanes.keys().copied().collect()
+    }
+
+    /// Of each lane, how many passes are to have ended for everything to be known that a flush waits for.
+    pub(super) fn needed(&self) -> BTreeMap<u32, u64> {
+        self.lanes.iter().map(|(priority, search)| (*priority, search.needed())).collect()
+    }
+
+    /// Whether so many of them have ended.
+    pub(super) fn have_passed(&self, needed: &BTreeMap<u32, u64>) -> bool {
+        needed.iter().all(|(priority, passes)| {
+            self.lanes.get(priority).is_none_or(|search| !search.goes_on() || search.passed >= *passes)
+        })
+    }
+
+    /// When there is something to do.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.lanes.values().filter_map(Search::wakes_at).min()
+    }
+}
+
 impl Search {
-    pub(super) fn new(is_empty: bool, next: u64) -> Self {
+    fn new() -> Self {
         Self {
-            pass: (!is_empty).then_some(Found::None),
-            bound: next,
+            pass: None,
+            bound: 0,
             reading: Reading::No,
             again: None,
             passed: 0,
-            ahead: 0,
             size: 0,
-            done: 0,
+            moved: false,
             not_before: Instant::now(),
         }
     }
 
-    /// Whether a queue without a record has no message in the store.
-    pub(super) fn covers(&self, queue: &Queue) -> bool {
+    fn covers(&self, queue: &Queue) -> bool {
         self.again.is_none()
             && match &self.pass {
                 None => true,
@@ -110,21 +154,20 @@ impl Search {
         self.pass.is_some() || self.again.is_some()
     }
 
-    /// How many passes are to have ended for everything to be known that a flush waits for.
-    pub(super) fn needed(&self) -> u64 {
+    fn needed(&self) -> u64 {
         let again = self.again.is_some_and(|again| again.awaited);
         self.passed + u64::from(self.pass.is_some()) + u64::from(again)
     }
 
     /// A queue is to be found by a pass that begins then. Returns how many are to have ended for that.
-    fn look_again(&mut self, at: Instant, awaited: bool) -> u64 {
+    pub(super) fn look_again(&mut self, at: Instant, awaited: bool) -> u64 {
         let before = self.again.unwrap_or(Again { at, awaited });
         self.again = Some(Again { at: at.min(before.at), awaited: awaited || before.awaited });
         self.passed + 1 + u64::from(self.pass.is_some())
     }
 
     /// Whether the pass that is under way comes by a queue.
-    fn will_find(&self, queue: &Queue) -> bool {
+    pub(super) fn will_find(&self, queue: &Queue) -> bool {
         match &self.pass {
             None => false,
             Some(Found::None) => true,
@@ -133,180 +176,59 @@ impl Search {
     }
 
     /// The longer a pass takes, the more seldom one is made for nothing.
-    fn rest(&self) -> Duration {
+    pub(super) fn rest(&self) -> Duration {
         REST.max(REST_EACH * self.size).min(PATIENCE)
     }
 
-    fn begins_at(&self, done: usize) -> Option<Instant> {
-        let again = self.again.filter(|_| self.pass.is_none())?;
-        Some(if done == self.done { again.at.max(self.not_before) } else { again.at })
+    /// A message came to its end: others may start.
+    pub(super) const fn moves(&mut self) {
+        self.moved = true;
     }
 
-    /// When there is something to do.
-    pub(super) fn wakes_at(&self, done: usize) -> Option<Instant> {
+    fn begins_at(&self) -> Option<Instant> {
+        let again = self.again.filter(|_| self.pass.is_none())?;
+        Some(if self.moved { again.at } else { again.at.max(self.not_before) })
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
         match self.reading {
             Reading::After(at) => Some(at),
-            Reading::No => self.begins_at(done),
-            Reading::Now | Reading::InVain => None,
+            Reading::No => self.begins_at(),
+            Reading::Now | Reading::InVain(_) => None,
         }
     }
 
-    fn begin(&mut self, done: usize, next: u64) {
-        (self.pass, self.again) = (Some(Found::None), None);
-        self.bound = next;
-        (self.size, self.done) = (0, done);
-    }
-
-    fn end(&mut self) {
-        self.pass = None;
-        self.passed += 1;
-        self.not_before = Instant::now() + self.rest();
-    }
-}
-
-impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
-    /// A queue has a message in the store that stands there or behind, and that nobody has read.
-    pub(super) fn notice(&mut self, queue: Queue, place: u64) {
-        if !self.lines.contains_key(&queue) {
-            if !self.may_know(&queue) {
-                self.miss(&queue, place);
-                return;
-            }
-            if !self.search.covers(&queue) {
-                self.line(&queue).has_from(0);
-            }
+    /// Where the next page begins, if one may be read now. A pass begins if its time has come: of what was put before `next`.
+    pub(super) fn next_page(&mut self, now: Instant, next: u64) -> Option<Found> {
+        match self.reading {
+            Reading::Now | Reading::InVain(_) => return None,
+            Reading::After(at) if at > now => return None,
+            Reading::No | Reading::After(_) => self.reading = Reading::No,
         }
-        self.line(&queue).has_from(place);
-        self.take_turn(queue);
+        if self.begins_at().is_some_and(|at| at <= now) {
+            (self.pass, self.again) = (Some(Found::None), None);
+            (self.bound, self.size, self.moved) = (next, 0, false);
+        }
+        self.pass.clone()
     }
 
-    /// Whether there is a record for the queue, or may be one.
-    pub(super) fn may_know(&self, queue: &Queue) -> bool {
-        self.lines.contains_key(queue) || self.lanes.known(self.lane_of(queue)) < ARRIVED
-    }
-
-    /// There is no record of the queue, and none is made: it is looked for.
-    fn miss(&mut self, queue: &Queue, place: u64) {
-        if !self.search.will_find(queue) {
-            let pass = self.search.look_again(Instant::now(), true);
-            self.flushes.iter_mut().for_each(|flush| flush.wait_for(pass, place));
+    /// A page of the pass was read: so many queues, up to that one.
+    pub(super) fn comes_to(&mut self, last: Option<&Queue>, queues: usize) {
+        self.size = self.size.saturating_add(u32::try_from(queues).unwrap_or(u32::MAX));
+        if let Some(last) = last {
+            self.pass = Some(Found::UpTo(last.clone()));
+        } else {
+            self.pass = None;
+            self.passed += 1;
+            self.not_before = Instant::now() + self.rest();
         }
     }
 
-    /// A queue had its turn: its record goes if others wait to be found. Returns whether it is gone.
-    pub(super) fn gives_way(&mut self, queue: &Queue) -> bool {
-        if !self.search.goes_on() {
-            return false;
-        }
-        let Some(line) = self.lines.get(queue).filter(|line| line.is_idle() && line.more) else { return false };
-        let least = line.least;
-        if self.lanes.known(line.lane) <= ENOUGH {
-            return false;
-        }
-        self.remove(queue);
-        self.miss(queue, least);
-        true
-    }
-
-    /// Nothing of the queue starts for so long. Where too many wait like that its record goes; returns whether it did.
-    pub(super) fn goes_aside(&mut self, queue: &Queue, span: Duration, why: Pause) -> bool {
-        if self.pauses.len() < PAUSED || !self.lines.get(queue).is_some_and(Line::is_idle) {
-            return false;
-        }
-        let Some(line) = self.remove(queue) else { return false };
-        let awaited = why == Pause::Limits && !is_held(&self.office.balancer, queue);
-        let at = Instant::now() + span.clamp(self.search.rest(), PATIENCE);
-        let pass = self.search.look_again(at, awaited);
-        if awaited {
-            self.flushes.iter_mut().for_each(|flush| flush.wait_for(pass, line.least));
-        }
-        true
-    }
-
-    /// Looks for queues that have no record, once those that were found have had their turn.
-    pub(super) fn search(&mut self) {
-        let now = Instant::now();
-        let is_time = match self.search.reading {
-            Reading::No => true,
-            Reading::Now | Reading::InVain => false,
-            Reading::After(at) => at <= now,
+    fn begin_anew(&mut self, next: u64, at: Instant) {
+        (self.pass, self.bound) = (Some(Found::None), next);
+        self.reading = match self.reading {
+            Reading::Now | Reading::InVain(_) => Reading::InVain(at),
+            Reading::No | Reading::After(_) => Reading::After(at),
         };
-        if !is_time || !self.starts() {
-            return;
-        }
-        self.search.reading = Reading::No;
-        if self.search.begins_at(self.done).is_some_and(|at| at <= now) {
-            self.search.begin(self.done, self.office.counts().next);
-        }
-        self.search.ahead = self.search.ahead.min(self.lanes.turns());
-        if self.search.ahead >= QUEUES || self.lanes.most_known() + PAGE > KNOWN {
-            return;
-        }
-        let after = match &self.search.pass {
-            None => return,
-            Some(Found::None) => None,
-            Some(Found::UpTo(last)) => Some(last.clone()),
-        };
-        self.search.reading = Reading::Now;
-        let office = Arc::clone(&self.office);
-        self.office.desk.look(
-            move |store| shelf::queues(store, after.as_ref(), PAGE),
-            move |found| drop(office.inbox.send(Note::Found(found))),
-        );
-    }
-
-    pub(super) fn found(&mut self, found: Result<Vec<(Queue, u64)>, StoreError>) {
-        let in_vain = self.search.reading == Reading::InVain;
-        self.search.reading = Reading::No;
-        match found {
-            Ok(_) if in_vain => self.search_again(),
-            Ok(queues) => {
-                match queues.last() {
-                    Some((last, _)) => self.search.pass = Some(Found::UpTo(last.clone())),
-                    None => self.search.end(),
-                }
-                self.search.size = self.search.size.saturating_add(u32::try_from(queues.len()).unwrap_or(u32::MAX));
-                let turns = self.lanes.turns();
-                for (queue, first) in queues {
-                    if first >= self.search.bound {
-                        self.pass_over(&queue, first);
-                        continue;
-                    }
-                    self.flushes.iter_mut().for_each(|flush| flush.add(&queue, first));
-                    self.line(&queue).has_from(first);
-                    self.take_turn(queue);
-                }
-                if self.lanes.turns() > turns {
-                    self.search.ahead = self.lanes.turns();
-                }
-            }
-            Err(error) => {
-                self.failed(error);
-                self.search.reading = Reading::After(Instant::now() + REST);
-                if in_vain {
-                    self.search.pass = Some(Found::None);
-                }
-            }
-        }
-    }
-
-    /// A queue is for the next pass to find.
-    fn pass_over(&mut self, queue: &Queue, first: u64) {
-        if !self.lines.contains_key(queue) {
-            let pass = self.search.look_again(Instant::now(), true);
-            self.flushes.iter_mut().for_each(|flush| flush.wait_for(pass, first));
-        }
-    }
-
-    /// Nobody knows what a transaction changed: once the store works, all queues are looked for.
-    pub(super) fn search_again(&mut self) {
-        self.search.pass = Some(Found::None);
-        self.search.bound = self.office.counts().next;
-        self.search.reading = match self.search.reading {
-            Reading::Now | Reading::InVain => Reading::InVain,
-            Reading::No | Reading::After(_) => Reading::After(Instant::now() + REST),
-        };
-        let pass = self.search.passed + 1;
-        self.flushes.iter_mut().for_each(|flush| flush.wait_for(pass, 0));
     }
 }

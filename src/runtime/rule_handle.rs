@@ -73,13 +73,6 @@ impl RuleHandle {
         self.shared.obstacles(self.rule, key)
     }
 
-    /// How urgent it is: a lower number is more so.
-    #[cfg(feature = "outbox")]
-    pub(crate) fn priority(&self) -> u32 {
-        let live = self.shared.live.load();
-        live.plan.lanes[live.rule(self.rule).lane].priority
-    }
-
     /// As [`Balancer::next_start`](crate::Balancer::next_start).
     #[must_use]
     pub fn next_start(&self, key: impl Into<Key>) -> NextStart {

@@ -201,7 +201,7 @@ impl Pair {
     }
 
     fn line(&self) -> Vec<Stored> {
-        let queues = shelf::queues(&View::new(&self.kept), None, 100).expect("memory");
+        let queues = shelf::queues(&View::new(&self.kept), None, 100, |_| true).expect("memory");
         queues
             .iter()
             .flat_map(|(queue, _)| {
