@@ -40,6 +40,20 @@ async fn an_urgent_message_starts_when_its_limits_allow_though_thousands_wait_fo
     assert!(post.len() > 9_900, "the news goes on at its own pace");
 }
 
+/// Rules that are replaced count for who waits already, and for the places that it waits for.
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_rule_becomes_urgent_waits_for_the_others_no_more() {
+    let (reader, balancer) = (Reader::new(), post::balancer(&RULES.replace("priority = 1", "priority = 2")));
+    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    put_news(&post).await;
+    assert!(matches!(put_urgent(&post).await.0, Delivery::Queued(_)));
+    sleep(secs(5)).await;
+    balancer.replace_rules(RULES.parse().unwrap());
+    sleep(secs(1)).await;
+    let chats = reader.seen().into_iter().filter(|seen| seen.text == "chat").map(|seen| seen.at);
+    assert_eq!(chats.collect::<Vec<_>>(), [secs(5)]);
+}
+
 /// After a restart thousands are found in the store before it.
 #[tokio::test(start_paused = true)]
 async fn an_urgent_message_that_comes_after_a_restart_starts_at_once() {

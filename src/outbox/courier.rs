@@ -27,8 +27,8 @@ pub(super) struct Courier<T, E> {
     notes: mpsc::UnboundedReceiver<Note<T, E>>,
     pub(super) lines: BTreeMap<Queue, Line<T, E>>,
     pub(super) lanes: Lanes,
-    /// Queues that pause, by when they are woken and by who was sent from longest ago.
-    pub(super) pauses: BTreeSet<(Instant, u64, Queue)>,
+    /// Queues that pause, by when they are woken and by who was sent from longest ago; and whose lane counts them.
+    pub(super) pauses: BTreeSet<(Instant, u64, Queue, u32)>,
     /// How often a queue was the last one to be sent from.
     pub(super) round: u64,
     /// Those that have no line here, though they have messages.

@@ -44,6 +44,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Has messages read for the queues whose turn it is, as far as there is room.
     pub(super) fn fill(&mut self) {
+        self.follow_rules();
         for lane in self.lanes.priorities() {
             self.fill_lane(lane);
         }
@@ -56,7 +57,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             let Some(queue) = self.lanes.get(lane).next_turn() else { break };
             let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            line.in_turn = false;
+            if line.lane != lane || !std::mem::take(&mut line.in_turn) {
+                // It went over to another lane.
+                continue;
+            }
             if line.paused.is_some() {
                 // It was taken out of the line to make room: it has its turn when it is woken.
                 continue;
@@ -162,13 +166,17 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         if let Some(line) = self.lines.get_mut(&queue) {
             line.paused = Some(why);
             let until = Instant::now() + span.min(Duration::from_secs(86_400));
-            self.pauses.insert((until, line.round, queue));
+            let lane = line.lane;
+            if self.pauses.insert((until, line.round, queue, lane)) {
+                self.lanes.get(lane).pauses += 1;
+            }
         }
     }
 
     pub(super) fn end_pauses(&mut self, now: Instant) {
         while self.pauses.first().is_some_and(|(until, ..)| *until <= now) {
-            let Some((.., queue)) = self.pauses.pop_first() else { break };
+            let Some((.., queue, lane)) = self.pauses.pop_first() else { break };
+            self.lanes.get(lane).pauses -= 1;
             if let Some(line) = self.lines.get_mut(&queue) {
                 line.paused = None;
             }

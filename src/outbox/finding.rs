@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::courier::Courier;
 use super::lane::priority;
 use super::letter::{PATIENCE, REST};
-use super::line::{Line, Pause};
+use super::line::Pause;
 use super::note::Note;
 use super::record::Queue;
 use super::search::{Found, Reading, Search};
@@ -26,7 +26,7 @@ const ARRIVED: usize = KNOWN / 4 * 3;
 /// With more of them than that, and others waiting to be found, a queue that had its turn goes.
 const ENOUGH: usize = KNOWN / 2;
 
-/// How many of all lanes' queues may pause, where nothing of them is in line.
+/// How many of them may pause, where nothing of them is in line.
 const PAUSED: usize = KNOWN / 2;
 
 /// So many queues of a lane that were found may have to have their turn when others are looked for.
@@ -84,7 +84,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Nothing of the queue starts for so long. Where too many wait like that its record goes; returns whether it did.
     pub(super) fn goes_aside(&mut self, queue: &Queue, span: Duration, why: Pause) -> bool {
-        if self.pauses.len() < PAUSED || !self.lines.get(queue).is_some_and(Line::is_idle) {
+        let Some(line) = self.lines.get(queue).filter(|line| line.is_idle()) else { return false };
+        if self.lanes.get(line.lane).pauses < PAUSED {
             return false;
         }
         let Some(line) = self.remove(queue) else { return false };
@@ -96,9 +97,6 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Looks for queues that have no record, once nearly all that were found have had their turn.
     pub(super) fn search(&mut self) {
-        if self.searches.follow(&self.office.balancer) {
-            self.search_again(Instant::now());
-        }
         if self.starts() {
             let next = self.office.counts().next;
             self.searches.lanes().into_iter().for_each(|lane| self.search_lane(lane, next));
@@ -159,6 +157,28 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         for (lane, passes) in self.searches.needed() {
             self.flushes.iter_mut().for_each(|flush| flush.wait_for(lane, passes, 0));
         }
+    }
+
+    /// Where rules were replaced, queues go over to the lanes that are theirs now, each to the end of the turns there.
+    pub(super) fn follow_rules(&mut self) {
+        if !self.searches.follow(&self.office.balancer) {
+            return;
+        }
+        self.search_again(Instant::now());
+        let mut in_turn = Vec::new();
+        for (queue, line) in &mut self.lines {
+            let lane = self.searches.priority(queue);
+            if lane == line.lane {
+                continue;
+            }
+            self.lanes.get(line.lane).subtract(line.load());
+            self.lanes.get(lane).add(line.load());
+            line.lane = lane;
+            if std::mem::take(&mut line.in_turn) {
+                in_turn.push(queue.clone());
+            }
+        }
+        in_turn.into_iter().for_each(|queue| self.take_turn(queue));
     }
 
     /// The search that finds the queue.

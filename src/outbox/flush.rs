@@ -15,6 +15,8 @@ pub(super) struct Flush {
     bound: Option<u64>,
     /// Queues with messages that are on their way.
     busy: BTreeSet<Queue>,
+    /// With more of them, those that are busy no more are dropped.
+    most: usize,
     /// Of each lane, how many passes through the store are to have ended for all such queues to be known.
     passes: BTreeMap<u32, u64>,
     sent: u64,
@@ -22,7 +24,7 @@ pub(super) struct Flush {
 
 impl Flush {
     pub(super) fn new(reply: oneshot::Sender<u64>) -> Self {
-        Self { reply: Some(reply), bound: None, busy: BTreeSet::new(), passes: BTreeMap::new(), sent: 0 }
+        Self { reply: Some(reply), bound: None, busy: BTreeSet::new(), most: KNOWN, passes: BTreeMap::new(), sent: 0 }
     }
 
     pub(super) const fn has_begun(&self) -> bool {
@@ -68,9 +70,9 @@ impl Flush {
         have_passed: impl Fn(&BTreeMap<u32, u64>) -> bool,
     ) -> bool {
         let Some(bound) = self.bound else { return false };
-        if self.busy.len() > 2 * KNOWN {
-            // No more than that can be.
+        if self.busy.len() > self.most {
             self.busy.retain(|queue| is_busy(queue, bound));
+            self.most = KNOWN.max(2 * self.busy.len());
         }
         // One that is busy is enough: the others are looked at when it is not.
         while let Some(queue) = self.busy.first() {

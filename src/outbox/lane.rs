@@ -36,8 +36,19 @@ pub(super) struct Lane {
     /// How many more are being read, and for how many queues.
     pub(super) reading: usize,
     pub(super) readers: usize,
+    /// How many pauses there are that queues made here.
+    pub(super) pauses: usize,
     /// When it was last looked for messages that stand in others' way.
     pub(super) cleared: Option<Instant>,
+}
+
+/// What a queue takes of its lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+    /// So many more are being read.
+    pub(super) reading: Option<usize>,
 }
 
 /// The priority of a queue's rule.
@@ -73,7 +84,7 @@ impl Lanes {
 
     /// Forgets lanes of which nothing is known: rules change.
     pub(super) fn tidy(&mut self) {
-        self.0.retain(|_, lane| lane.known > 0 || lane.has_turns());
+        self.0.retain(|_, lane| lane.known > 0 || lane.has_turns() || lane.pauses > 0);
     }
 
     /// When it is looked for room again, if somebody waits for it.
@@ -102,6 +113,28 @@ impl Lane {
     /// Whether somebody might soon be in others' way.
     pub(super) fn is_crowded(&self) -> bool {
         self.messages + self.reading > MESSAGES / 2 || self.bytes > BYTES / 2
+    }
+
+    /// A queue comes from another lane, with what it has in line.
+    pub(super) const fn add(&mut self, Load { messages, bytes, reading }: Load) {
+        self.known += 1;
+        self.messages += messages;
+        self.bytes += bytes;
+        if let Some(most) = reading {
+            self.reading += most;
+            self.readers += 1;
+        }
+    }
+
+    /// A queue goes over to another lane.
+    pub(super) const fn subtract(&mut self, Load { messages, bytes, reading }: Load) {
+        self.known -= 1;
+        self.messages -= messages;
+        self.bytes -= bytes;
+        if let Some(most) = reading {
+            self.reading -= most;
+            self.readers -= 1;
+        }
     }
 
     /// So many messages are in line no more.

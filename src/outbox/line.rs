@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::lane::Load;
 use super::letter::{Letter, Phase};
 use super::record::Unix;
 use super::stuck::Outlook;
@@ -131,6 +132,12 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     /// Whether nothing of it is in memory or about to be.
     pub(super) fn is_idle(&self) -> bool {
         self.window.is_empty() && self.filling.is_none() && self.paused.is_none() && !self.in_turn
+    }
+
+    /// What it takes of its lane.
+    pub(super) fn load(&self) -> Load {
+        let bytes = self.window.values().map(|entry| entry.bytes).sum();
+        Load { messages: self.window.len(), bytes, reading: self.filling }
     }
 
     pub(super) fn holds(&self, place: u64) -> bool {
