@@ -60,8 +60,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
     }
 
-    /// A queue without a record is for a pass to find that begins then. Flushes wait for that if its first message that they
-    /// may wait for stands there.
+    /// A queue without a record is for a pass to find that begins then. `awaited`: where its first message stands, if that is
+    /// nothing that was told to wait: flushes wait for it.
     fn look_again(&mut self, queue: &Queue, at: Instant, awaited: Option<u64>) {
         let lane = self.searches.priority(queue);
         let pass = self.searches.get(lane).look_again(at, awaited.is_some());
