@@ -159,7 +159,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
     }
 
-    /// Where rules were replaced, queues go over to the lanes that are theirs now, each to the end of the turns there.
+    /// Where rules were replaced, queues go over to the lanes that are theirs now, each to the end of the turns there. Should
+    /// more be known there than may be, none is found before they are fewer.
     pub(super) fn follow_rules(&mut self) {
         if !self.searches.follow(&self.office.balancer) {
             return;
