@@ -49,7 +49,7 @@ async fn keys_beyond_those_known_have_every_second_turn_while_others_keep_coming
     let (reader, balancer) = (Reader::new(), post::balancer(RULES));
     let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
     put(&post, 500_000..500_000 + EARLY).await;
-    for second in 0..10 {
+    for second in 0..8 {
         put_others(&post, second).await;
         sleep(secs(1)).await;
     }
@@ -75,7 +75,7 @@ async fn a_key_that_a_pass_has_gone_past_is_found_by_the_next_one() {
         let post = post.clone();
         async move { post.flush().await }
     });
-    for second in 0..14 {
+    for second in 0..8 {
         put_others(&post, second).await;
         sleep(secs(1)).await;
     }
