@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use post::{NOON, Reader, Way, later_post, open, post, put, secs};
 use request_balancer::outbox::{Delivery, Error, MemoryStore, Message, Outbox, OutboxEvent};
-use request_balancer::{Failure, Refused, Retry, Scope};
+use request_balancer::{Failure, Refused, Retry, Scope, Target};
 use tokio::time::{sleep, timeout};
 
 const RULES: &str = "[retry]\njitter = 0.0\n[rules]\nsend = '1/1s'";
@@ -315,6 +315,31 @@ async fn attempts_backoffs_and_holds_survive_a_restart() {
     assert_eq!(sorted, expected.map(|(at, text, number)| (at, text.to_owned(), number)));
     // Its third attempt was the last.
     assert_eq!(second.dead().await.unwrap().len(), 1);
+}
+
+/// Ended from outside, it came back with the next start.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_ended_is_over_after_a_restart_too() {
+    let (reader, store) = (Reader::new(), MemoryStore::new());
+    let balancer = post::balancer(FREE);
+    let first = open(Outbox::builder(&balancer).wall(NOON), store.clone(), &reader).await;
+    reader.tell("rule", [Way::RetryOf(3_600, Scope::Rule)]);
+    reader.tell("key", [Way::Retry(3_600)]);
+    assert_eq!(put(&first, 1, "key").await, Ok(false));
+    assert_eq!(put(&first, 2, "rule").await, Ok(false));
+    sleep(secs(1)).await;
+    balancer.release(Target::rule("send")).unwrap();
+    assert_eq!(put(&first, 3, "sent").await, Ok(true));
+    drop(first);
+    post::settle().await;
+    let second = later_post(FREE, store, &reader).await;
+    post::settle().await;
+    assert_eq!(put(&second, 4, "sent, too").await, Ok(true));
+    assert_eq!(put(&second, 1, "still held").await, Ok(false));
+    // One that was asked for later is in force.
+    reader.tell("rule again", [Way::RetryOf(3_600, Scope::Rule)]);
+    assert_eq!(put(&second, 5, "rule again").await, Ok(false));
+    assert_eq!(put(&second, 6, "waits").await, Ok(false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,7 +110,7 @@ async fn a_store_that_can_not_be_read_is_opened_anew() {
     balancer.resume_all();
     store.whims.blind.store(1, Ordering::Relaxed);
     sleep(secs(10)).await;
-    assert_eq!(reader.texts(), texts);
+    assert_eq!(reader.texts(), texts, "who is marked when nothing can be read is sent in its turn");
     assert!(post.is_empty());
     // Only reads meet it, and the first one after it works.
     store.whims.blind.store(1, Ordering::Relaxed);

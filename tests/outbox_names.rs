@@ -118,9 +118,19 @@ async fn what_somebody_else_was_promised_is_kept_though_its_caller_knows_of_its_
     assert_eq!(post.put("send", 1, &"a".to_owned()).dedupe("A").await, Err(Error::Dead { id: 1.into() }));
 }
 
+fn count(kept: &MemoryStore, table: Table) -> usize {
+    let mut entries = 0;
+    let counted = kept.scan(table, Bound::Unbounded, &mut |_, _| {
+        entries += 1;
+        true
+    });
+    counted.unwrap();
+    entries
+}
+
 /// With nobody putting names any more, they stayed in the file for good.
 #[tokio::test(start_paused = true)]
-async fn names_whose_time_is_over_are_forgotten_at_a_start() {
+async fn names_whose_time_is_over_are_forgotten_at_a_start_and_where_nobody_puts_any() {
     let (reader, kept) = (Reader::new(), MemoryStore::new());
     let builder = || Outbox::builder(&post::balancer(FREE)).retention(secs(60));
     let first = open(builder().wall(NOON), kept.clone(), &reader).await;
@@ -129,16 +139,58 @@ async fn names_whose_time_is_over_are_forgotten_at_a_start() {
     }
     drop(first);
     post::settle().await;
-    let names = || {
-        let mut names = 0;
-        kept.scan(Table::Names, Bound::Unbounded, &mut |_, _| {
-            names += 1;
-            true
-        })
-        .unwrap();
-        names
+    assert_eq!((count(&kept, Table::Names), count(&kept, Table::Forget)), (20, 20));
+    let second = open(builder().wall(NOON + secs(3_600)), kept.clone(), &reader).await;
+    post::settle().await;
+    assert_eq!((count(&kept, Table::Names), count(&kept, Table::Forget)), (0, 0));
+    assert_eq!(second.put("send", 1, &"b".to_owned()).dedupe("B").await, read("b"));
+    sleep(secs(121)).await;
+    assert_eq!((count(&kept, Table::Names), count(&kept, Table::Forget)), (0, 0));
+}
+
+/// Only their time bounded them: as many as are sent in a day.
+#[tokio::test(start_paused = true)]
+async fn of_too_many_names_the_oldest_are_forgotten() {
+    let (reader, kept) = (Reader::new(), MemoryStore::new());
+    let builder = |most| Outbox::builder(&post::balancer(FREE)).wall(NOON).max_names(most);
+    let first = open(builder(5), kept.clone(), &reader).await;
+    let put = |post: post::Post, name: u32| async move {
+        post.put("send", 1, &"a".to_owned()).dedupe(name.to_string()).await
     };
-    assert_eq!(names(), 20);
-    let _second = open(builder().wall(NOON + secs(3_600)), kept.clone(), &reader).await;
-    assert_eq!(names(), 0);
+    for name in 0..20 {
+        assert_eq!(put(first.clone(), name).await, read("a"));
+        assert!(count(&kept, Table::Names) <= 5 && count(&kept, Table::Forget) <= 5, "after {name}");
+        sleep(secs(1)).await;
+    }
+    // The five newest are known, the one before them is not.
+    for name in 15..20 {
+        assert_eq!(put(first.clone(), name).await, read("a"));
+    }
+    assert_eq!(reader.seen().len(), 20);
+    assert_eq!(put(first.clone(), 14).await, read("a"));
+    assert_eq!(reader.seen().len(), 21);
+    drop(first);
+    post::settle().await;
+    let _second = open(builder(2), kept.clone(), &reader).await;
+    post::settle().await;
+    assert_eq!((count(&kept, Table::Names), count(&kept, Table::Forget)), (2, 2));
+}
+
+/// A name that was forgotten as its time was over, and is on its way again, is not forgotten with what was known before.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_put_again_outlives_what_was_known_of_it() {
+    let (reader, kept) = (Reader::new(), MemoryStore::new());
+    let builder = Outbox::builder(&post::balancer(FREE)).wall(NOON).retention(secs(30));
+    let post = open(builder, kept.clone(), &reader).await;
+    let put = || async { post.put("send", 1, &"a".to_owned()).dedupe("A").await };
+    assert_eq!(put().await, read("a"));
+    sleep(secs(31)).await;
+    reader.tell("a", [Way::Retry(100)]);
+    assert_eq!(put().await, Ok(Delivery::Queued(2.into())));
+    sleep(secs(60)).await;
+    assert_eq!(put().await, Ok(Delivery::Queued(2.into())));
+    assert_eq!((count(&kept, Table::Names), count(&kept, Table::Forget)), (1, 0));
+    sleep(secs(60)).await;
+    assert_eq!(put().await, read("a"));
+    assert_eq!(reader.seen().len(), 3);
 }

@@ -4,6 +4,9 @@
 
 mod diary;
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use diary::{Diary, balancer, settle};
@@ -106,6 +109,43 @@ async fn a_detached_request_goes_on_without_ticket_and_handle() {
     sleep(60 * SECOND).await;
     diary.assert(&[("a", 0), ("a ends", 1_000), ("b", 10_000), ("b ends", 11_000)]);
     assert_eq!(tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_detaches_is_woken_no_more_and_kept_no_longer() {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            panic!("it was told that nobody waits");
+        }
+    }
+    let balancer = balancer("[rules]\nsend = '1/10s'");
+    let diary = Diary::new();
+    drop(balancer.request("send", 1).acquire().await.unwrap());
+    let mut ticket = balancer.request("send", 1).submit(slow(&diary, "a", SECOND)).unwrap();
+    let task = Arc::new(Task);
+    assert!(pin!(&mut ticket).poll(&mut Context::from_waker(&Waker::from(Arc::clone(&task)))).is_pending());
+    assert_eq!(Arc::strong_count(&task), 2);
+    ticket.detach();
+    assert_eq!(Arc::strong_count(&task), 1);
+    sleep(20 * SECOND).await;
+    diary.assert(&[("a", 10_000), ("a ends", 11_000)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_request_would_have_called_is_gone_with_its_answer() {
+    let balancer = balancer("[rules]\nsend = '1/10s'");
+    drop(balancer.request("send", 1).acquire().await.unwrap());
+    let held = Arc::new(());
+    let kept = Arc::clone(&held);
+    let call = move |_| {
+        let _kept = &kept;
+        async { Ok::<_, Failure<()>>(()) }
+    };
+    let ticket = balancer.request("send", 1).max_wait(SECOND).submit(call).unwrap();
+    assert_eq!(Arc::strong_count(&held), 2);
+    assert!(matches!(ticket.await, Err(Error::GaveUp { reason: Refused::MaxWait { .. }, .. })));
+    assert_eq!(Arc::strong_count(&held), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,20 +1,27 @@
 //! What an outbox costs on a real disk: puts beside bare syncs and beside a JSON file that is rewritten, a million messages
-//! opened after a clean end and after a crash, what that takes of memory and of the disk.
+//! opened after a clean end and after a crash, what that takes of the heap and of the disk.
 //!
-//! `scripts/bench outbox` prints the table; it needs 2 GB in the folder of the build. Times are of this machine's disk: trust
+//! `scripts/bench outbox` prints the table; it needs 4 GB in the folder of the build. Times are of this machine's disk: trust
 //! the ratios. No bar makes it fail. `OUTBOX_MESSAGES` in the environment is the number that stands for the million.
 
+mod memory;
 mod million;
 mod puts;
 #[path = "../report/mod.rs"]
 mod report;
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use peak_alloc::PeakAlloc;
 use report::Line;
 use request_balancer::outbox::Message;
 use request_balancer::{Balancer, Failure, Outcome, Rules};
+
+/// Counts what is allocated, on all threads.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
 
 /// What is put: about 300 bytes as JSON.
 type Text = String;
@@ -58,7 +65,9 @@ fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let mut lines = runtime.block_on(puts::measure());
-    lines.extend(runtime.block_on(million::measure()));
+    let million = env::var("OUTBOX_MESSAGES").ok().and_then(|number| number.parse().ok()).unwrap_or(1_000_000);
+    lines.extend(runtime.block_on(million::measure(million)));
+    lines.extend(runtime.block_on(memory::measure(million)));
     if report::wants_json() {
         report::print_json(&lines);
         return;

@@ -1,6 +1,5 @@
-//! A million messages: how soon the first one is sent after a start, what they take of memory and of the disk.
+//! A million messages: how soon the first one is sent after a start, what they take of the disk.
 
-use std::env;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +8,6 @@ use std::time::{Duration, Instant};
 use request_balancer::outbox::{Message, Outbox};
 use request_balancer::{Failure, Outcome};
 use tokio::sync::Notify;
-use tokio::time::sleep;
 
 use super::{Folder, Text, balancer, send, text};
 use crate::report::Line;
@@ -19,26 +17,17 @@ const KEYS: u64 = 1_000;
 
 const CHURN: u64 = 100_000;
 
-pub(crate) async fn measure() -> Vec<Line> {
-    let million = env::var("OUTBOX_MESSAGES").ok().and_then(|number| number.parse().ok()).unwrap_or(1_000_000);
+pub(crate) async fn measure(million: u64) -> Vec<Line> {
     let mut lines = churn().await;
     let folder = Folder::new("million");
     let (clean, crashed) = (folder.file("clean.redb"), folder.file("crashed.redb"));
     fill(&clean, &crashed, million).await;
     for (path, what) in [(&clean, "a clean end"), (&crashed, "a crash")] {
-        let before = memory();
         let (opened, first) = start(path).await;
-        let after = memory();
         lines.push(Line::new(format!("{million} stored, opened after {what}"), opened.as_secs_f64(), "s"));
         lines.push(Line::new(format!("{million} stored, first one sent after {what}"), first.as_secs_f64(), "s"));
-        if let (Some(before), Some(after)) = (before, after) {
-            let grown = (after.saturating_sub(before)) as f64 / f64::from(1 << 20);
-            let memory = Line::new(format!("{million} stored, memory for them after {what}"), grown, "MiB");
-            lines.push(memory.bar("at most 64 MiB", grown <= 64.0));
-        }
     }
     lines.push(Line::new(format!("{million} stored, file"), mib(&clean), "MiB"));
-    lines.extend(many_keys(&folder.file("keys.redb"), million / 10).await);
     let (path, tenth) = (folder.file("tenth.redb"), million / 10);
     fill(&path, &folder.file("copy.redb"), tenth).await;
     lines.push(delivered(&path, tenth).await);
@@ -73,29 +62,8 @@ async fn start(path: &Path) -> (Duration, Duration) {
     let opened = begin.elapsed();
     sent.notified().await;
     let first = begin.elapsed();
-    // The windows fill.
-    sleep(Duration::from_millis(500)).await;
     outbox.close(Duration::ZERO).await.expect("a disk in order");
     (opened, first)
-}
-
-/// As many keys as messages, none of which may be sent: what knowing of them takes of memory after a start.
-async fn many_keys(path: &Path, keys: u64) -> Option<Line> {
-    let (balancer, text) = (balancer(), text());
-    balancer.pause_all();
-    let outbox = Outbox::open(path, &balancer, send).await.expect("a new file");
-    for first in (0..keys).step_by(KEYS as usize) {
-        outbox.put_all((first..keys.min(first + KEYS)).map(|key| ("send", key, &text))).await.expect("room");
-    }
-    outbox.close(Duration::ZERO).await.expect("a disk in order");
-    let before = memory()?;
-    let outbox = Outbox::open(path, &balancer, send).await.expect("a file in order");
-    // All of them are looked through.
-    sleep(Duration::from_secs(3)).await;
-    let grown = (memory()?.saturating_sub(before)) as f64 / f64::from(1 << 20);
-    outbox.close(Duration::ZERO).await.expect("a disk in order");
-    let what = format!("{keys} stored for as many keys, memory for them while nothing may start");
-    Some(Line::new(what, grown, "MiB").bar("at most 64 MiB", grown <= 64.0))
 }
 
 async fn delivered(path: &Path, messages: u64) -> Line {
@@ -133,10 +101,4 @@ async fn churn() -> Vec<Line> {
 
 fn mib(path: &Path) -> f64 {
     fs::metadata(path).expect("a file").len() as f64 / f64::from(1 << 20)
-}
-
-/// Bytes of this process that are in memory, where the system says so.
-fn memory() -> Option<u64> {
-    let pages = fs::read_to_string("/proc/self/statm").ok()?;
-    Some(pages.split_whitespace().nth(1)?.parse::<u64>().ok()? * 4_096)
 }

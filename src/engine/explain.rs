@@ -111,27 +111,56 @@ impl<W> Scheduler<W> {
     /// What is in the way of a new request of cost 1. Without a key (or with a stale one): of a key that nothing is
     /// known of.
     pub fn explain(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> Explained {
+        let mut explained = self.obstacles(now, rule, key);
+        let queue = self.place(rule, key).queue;
+        explained.ahead = queue.map_or(0, |queue| self.queues[queue].in_line as usize);
+        explained.turns = self.turns_before(rule, queue);
+        explained
+    }
+
+    /// The same without who is before it, for whom nobody is looked at: 0 as far as that goes.
+    pub fn obstacles(&mut self, now: Instant, rule: RuleId, key: Option<KeyId>) -> Explained {
         let now = self.tick(now);
-        let key = key.filter(|key| self.keys.contains(key.index, key.generation));
-        let queue = key.and_then(|key| self.find_queue(key.index, rule));
-        let ahead = queue.map_or(0, |queue| self.queues[queue].in_line as usize);
         let endpoints = self.explain_endpoints(now, None, key);
         let standing = Standing::New;
         let mut explained =
-            Explained { standing, ahead, turns: 0, hindrances: Vec::new(), limits: Vec::new(), endpoints };
+            Explained { standing, ahead: 0, turns: 0, hindrances: Vec::new(), limits: Vec::new(), endpoints };
         if self.closed {
             explained.hindrances.push(Hindrance::Closed);
         }
         if self.plan.rules[usize::from(rule.0)].removed {
             explained.hindrances.push(Hindrance::RuleRemoved);
         }
-        let place = Place { key: key.map(|key| key.index), queue };
+        let place = self.place(rule, key);
         self.explain_place(&mut explained, now, rule, place, Costs::ONE);
         explained
     }
 
+    fn place(&self, rule: RuleId, key: Option<KeyId>) -> Place {
+        let key = key.filter(|key| self.keys.contains(key.index, key.generation)).map(|key| key.index);
+        Place { key, queue: key.and_then(|key| self.find_queue(key, rule)) }
+    }
+
     /// What is in the way of a request; `None` if the machine knows no such request.
     pub fn explain_request(&mut self, now: Instant, id: RequestId) -> Option<Explained> {
+        let mut explained = self.obstacles_of(now, id)?;
+        let queue = self.requests.get(id.index, id.generation)?.queue;
+        explained.ahead = match explained.standing {
+            Standing::Waiting | Standing::Granted => self.before(queue, id.index),
+            Standing::Outside => self.queues[queue].in_line as usize,
+            Standing::New | Standing::Asleep | Standing::Out(_) | Standing::Running | Standing::Refused => 0,
+        };
+        explained.turns = match explained.standing {
+            Standing::Granted | Standing::Running | Standing::Refused => 0,
+            Standing::New | Standing::Outside | Standing::Waiting | Standing::Asleep | Standing::Out(_) => {
+                self.turns_before(RuleId(self.queues[queue].rule), Some(queue))
+            }
+        };
+        Some(explained)
+    }
+
+    /// The same without who is before it, for whom nobody is looked at: 0 as far as that goes.
+    pub fn obstacles_of(&mut self, now: Instant, id: RequestId) -> Option<Explained> {
         let now = self.tick(now);
         let request = self.requests.get(id.index, id.generation)?;
         let (queue, mut hindrances) = (request.queue, Vec::new());
@@ -150,13 +179,8 @@ impl<W> Scheduler<W> {
             Stage::Running | Stage::Overdue | Stage::Aborted => Standing::Running,
             Stage::Refused { .. } => Standing::Refused,
         };
-        let ahead = match standing {
-            Standing::Waiting | Standing::Granted => self.before(queue, id.index),
-            Standing::Outside => self.queues[queue].in_line as usize,
-            Standing::New | Standing::Asleep | Standing::Out(_) | Standing::Running | Standing::Refused => 0,
-        };
         let mut explained =
-            Explained { standing, ahead, turns: 0, hindrances, limits: Vec::new(), endpoints: Vec::new() };
+            Explained { standing, ahead: 0, turns: 0, hindrances, limits: Vec::new(), endpoints: Vec::new() };
         match standing {
             // A grant has its room already.
             Standing::Granted | Standing::Running | Standing::Refused => return Some(explained),
@@ -170,7 +194,6 @@ impl<W> Scheduler<W> {
     }
 
     fn explain_place(&mut self, explained: &mut Explained, now: Instant, rule: RuleId, at: Place, costs: Costs<'_>) {
-        explained.turns = self.turns_before(rule, at.queue);
         let hindrances = &mut explained.hindrances;
         if self.is_paused(usize::from(rule.0)) {
             hindrances.push(Hindrance::Paused);

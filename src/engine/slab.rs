@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
 /// keep much beside it.
 const CHUNK: usize = 128;
+const _: () = assert!(CHUNK <= u8::MAX as usize, "a chunk counts its entries in a byte");
 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;

@@ -24,6 +24,7 @@ pub(super) struct Bounds {
     pub(super) bytes: u64,
     pub(super) dead: u64,
     pub(super) dead_bytes: u64,
+    pub(super) names: u64,
     pub(super) overflow: Overflow,
 }
 

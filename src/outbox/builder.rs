@@ -45,6 +45,7 @@ impl Builder {
             bytes: 1 << 30,
             dead: 1_000,
             dead_bytes: 10 << 20,
+            names: 1_000_000,
             overflow: Overflow::default(),
         };
         Self {
@@ -98,10 +99,19 @@ impl Builder {
 
     /// For how long a [name](super::Put::dedupe) is remembered once its message was sent. Default: one day.
     ///
-    /// Names that are remembered, with what the handler returned, take room in the file that no bound counts: as many as are
-    /// sent in that time. Those whose time is over are forgotten four with each name that is put, and 10,000 at a start.
+    /// Those whose time is over are forgotten within minutes; of more than [`max_names`](Self::max_names) the oldest are
+    /// forgotten before their time.
     pub const fn retention(mut self, span: Duration) -> Self {
         self.retention = span;
+        self
+    }
+
+    /// How many names are remembered at most whose messages were sent: of more of them the oldest are forgotten, and what is
+    /// put under those again is sent again. Default: 1,000,000.
+    ///
+    /// Each takes room in the file, which no other bound counts: for the name twice, and for what the handler returned.
+    pub const fn max_names(mut self, most: u64) -> Self {
+        self.bounds.names = most;
         self
     }
 
@@ -213,7 +223,7 @@ async fn renew_holds<T, E>(office: &Office<T, E>) -> Result<(), StoreError> {
     }
     let released = office.desk.write(move |draft| {
         over.into_iter().for_each(|target| draft.release(target));
-        draft.forget_first(now)
+        draft.forget_some(now).map(|_| ())
     });
     released.await
 }

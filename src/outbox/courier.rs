@@ -1,6 +1,6 @@
 //! Who brings stored messages on their way: a window of each queue is in the balancer's line, the rest in the store.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,12 @@ use super::draft::Stored;
 use super::event::OutboxEvent;
 use super::flush::Flush;
 use super::halt::Halt;
-use super::letter::{End, Letter, Office, Phase, REST, Reply};
+use super::lane::Lanes;
+use super::letter::{End, Letter, Office, PATIENCE, Phase, REST, Reply};
 use super::line::{Line, Pause};
 use super::note::Note;
 use super::record::{Queue, Unix};
+use super::search::Searches;
 use super::shelf::{self, PAGE};
 use super::store::StoreError;
 
@@ -24,26 +26,17 @@ pub(super) struct Courier<T, E> {
     pub(super) office: Arc<Office<T, E>>,
     notes: mpsc::UnboundedReceiver<Note<T, E>>,
     pub(super) lines: BTreeMap<Queue, Line<T, E>>,
-    /// Queues that wait for their turn to be filled.
-    pub(super) turns: VecDeque<Queue>,
-    /// Queues that pause, by when they are woken and by who was sent from longest ago.
-    pub(super) pauses: BTreeSet<(Instant, u64, Queue)>,
+    pub(super) lanes: Lanes,
+    /// Queues that pause, by when they are woken and by who was sent from longest ago; and whose lane counts them.
+    pub(super) pauses: BTreeSet<(Instant, u64, Queue, u32)>,
     /// How often a queue was the last one to be sent from.
     pub(super) round: u64,
-    /// The queue up to which all that have messages are known; `None`: all are.
-    pub(super) found: Option<Found>,
-    pub(super) searching: Searching,
-    /// Queues that are known no more, as nothing of them starts for long.
-    pub(super) aside: Option<Aside>,
+    /// Those that have no line here, though they have messages.
+    pub(super) searches: Searches,
     pub(super) due: Option<Unix>,
+    /// When it is looked for names whose time is over; `None`: that is being done.
+    forgets: Option<Instant>,
     entering: bool,
-    pub(super) messages: usize,
-    pub(super) bytes: u64,
-    /// How many more are being read, and for how many queues.
-    pub(super) reading: usize,
-    pub(super) readers: usize,
-    /// When it was last looked for messages that stand in others' way.
-    pub(super) cleared: Option<Instant>,
     pub(super) window: usize,
     pub(super) flushes: Vec<Flush>,
     /// Who wants the line to be empty, and how many of them keep it empty.
@@ -53,56 +46,25 @@ pub(super) struct Courier<T, E> {
     pub(super) done: usize,
 }
 
-/// How far the search for queues is.
-#[derive(Debug)]
-pub(super) enum Found {
-    None,
-    UpTo(Queue),
-}
-
-/// Queues that were forgotten for a while: all queues are looked for again after that.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Aside {
-    pub(super) until: Instant,
-    /// Some of them only wait for their limits.
-    pub(super) limited: bool,
-}
-
-/// Whether queues are being looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Searching {
-    No,
-    Now,
-    /// What is found is of no use: it begins anew.
-    InVain,
-    /// The store failed: not before then.
-    After(Instant),
-}
-
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     pub(super) fn start(
         office: Arc<Office<T, E>>,
         notes: mpsc::UnboundedReceiver<Note<T, E>>,
         window: usize,
     ) -> JoinHandle<()> {
-        let is_empty = office.counts().messages == 0;
+        let counts = office.counts();
+        let searches = Searches::new(&office.balancer, counts.messages == 0, counts.next);
         let courier = Self {
             office,
             notes,
             lines: BTreeMap::new(),
-            turns: VecDeque::new(),
+            lanes: Lanes::default(),
             pauses: BTreeSet::new(),
             round: 0,
-            found: (!is_empty).then_some(Found::None),
-            searching: Searching::No,
-            aside: None,
+            searches,
             due: None,
+            forgets: Some(Instant::now()),
             entering: false,
-            messages: 0,
-            bytes: 0,
-            reading: 0,
-            readers: 0,
-            cleared: None,
             window,
             flushes: Vec::new(),
             emptied: Vec::new(),
@@ -145,8 +107,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     fn take_in(&mut self, note: Note<T, E>) {
         match note {
             Note::Arrived(messages, reply) => self.arrived(messages, reply),
-            Note::Look(queues) => queues.into_iter().for_each(|queue| self.look_into(queue)),
-            Note::Search => self.search_again(),
+            Note::Look(queues) => queues.into_iter().for_each(|queue| self.notice(queue, 0)),
+            Note::Search => self.search_again(Instant::now() + REST),
             Note::Due(due) => self.due = Some(self.due.map_or(due, |first| first.min(due))),
             Note::Entered(entered) => self.entered(entered),
             Note::NextDue(Ok(due)) => self.due = [self.due, due].into_iter().flatten().min(),
@@ -154,7 +116,11 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.failed(error);
                 self.due = Some(self.office.clock.after(REST));
             }
-            Note::Found(found) => self.found(found),
+            Note::Forgotten(others) => {
+                let rest = if others { Duration::ZERO } else { PATIENCE };
+                self.forgets = Some(Instant::now() + rest);
+            }
+            Note::Found(lane, found) => self.found(lane, found),
             Note::Loaded(queue, loaded) => self.loaded(queue, loaded),
             Note::Waits { queue, place } => self.waits(&queue, place),
             Note::Left { queue, place, due } => self.left(queue, place, due),
@@ -180,50 +146,49 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.send(queue, stored, reply.take());
                 continue;
             }
-            self.line(&queue, true).more = true;
             if let Some(reply) = reply.take() {
                 let _ = reply.send(Ok(super::letter::Delivery::Queued(stored.record.id)));
             }
-            self.take_turn(queue);
+            self.notice(queue, stored.place);
         }
     }
 
     /// Whether what is put in a queue now has nothing before it but what is in line.
-    fn is_next(&mut self, queue: &Queue) -> bool {
-        let (more, window) = (!self.is_known(queue), self.window);
-        let line = self.line(queue, more);
-        !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < window
+    fn is_next(&self, queue: &Queue) -> bool {
+        self.lines.get(queue).map_or_else(
+            || self.searches.cover(queue) && self.may_know(queue),
+            |line| !line.more && line.filling.is_none() && line.paused.is_none() && line.active() < self.window,
+        )
     }
 
-    /// Whether a queue without a line has no message in the store.
-    fn is_known(&self, queue: &Queue) -> bool {
-        self.aside.is_none()
-            && match &self.found {
-                None => true,
-                Some(Found::None) => false,
-                Some(Found::UpTo(last)) => queue <= last,
-            }
-    }
-
-    /// The queue's line; a new one may have messages in the store.
-    fn line(&mut self, queue: &Queue, more: bool) -> &mut Line<T, E> {
-        let round = &mut self.round;
-        self.lines.entry(queue.clone()).or_insert_with(|| {
+    /// The queue's line, which is made if there is none.
+    pub(super) fn line(&mut self, queue: &Queue) -> &mut Line<T, E> {
+        let Self { lines, lanes, round, searches, .. } = self;
+        lines.entry(queue.clone()).or_insert_with(|| {
             *round += 1;
-            Line::new(more, *round)
+            let lane = searches.priority(queue);
+            lanes.get(lane).known += 1;
+            Line::new(*round, lane)
         })
     }
 
-    fn look_into(&mut self, queue: Queue) {
-        self.line(&queue, true).more = true;
-        self.take_turn(queue);
+    /// The queue's line goes.
+    pub(super) fn remove(&mut self, queue: &Queue) -> Option<Line<T, E>> {
+        let line = self.lines.remove(queue)?;
+        self.lanes.get(line.lane).known -= 1;
+        Some(line)
+    }
+
+    /// The lane whose places the queue's messages take.
+    pub(super) fn lane_of(&self, queue: &Queue) -> u32 {
+        self.lines.get(queue).map_or_else(|| self.searches.priority(queue), |line| line.lane)
     }
 
     fn entered(&mut self, entered: Result<(Vec<Queue>, bool), StoreError>) {
         self.entering = false;
         match entered {
             Ok((queues, again)) => {
-                queues.into_iter().for_each(|queue| self.look_into(queue));
+                queues.into_iter().for_each(|queue| self.notice(queue, 0));
                 if again {
                     self.due = Some(self.office.clock.now());
                 } else {
@@ -234,52 +199,24 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Err(error) => {
                 self.failed(error);
                 // They may have entered it all the same.
-                self.search_again();
+                self.search_again(Instant::now() + REST);
                 self.due = Some(self.office.clock.after(REST));
             }
         }
-    }
-
-    fn found(&mut self, found: Result<Vec<Queue>, StoreError>) {
-        let in_vain = self.searching == Searching::InVain;
-        self.searching = Searching::No;
-        match found {
-            Ok(_) if in_vain => self.search_again(),
-            Ok(queues) => {
-                self.found = queues.last().map(|last| Found::UpTo(last.clone()));
-                for queue in queues {
-                    self.flushes.iter_mut().for_each(|flush| flush.add(&queue));
-                    self.look_into(queue);
-                }
-            }
-            Err(error) => {
-                self.failed(error);
-                self.searching = Searching::After(Instant::now() + REST);
-                if in_vain {
-                    self.found = Some(Found::None);
-                }
-            }
-        }
-    }
-
-    /// Nobody knows what a transaction changed: once the store works, all queues are looked for.
-    fn search_again(&mut self) {
-        self.found = Some(Found::None);
-        self.searching = match self.searching {
-            Searching::Now | Searching::InVain => Searching::InVain,
-            Searching::No | Searching::After(_) => Searching::After(Instant::now() + REST),
-        };
     }
 
     fn loaded(&mut self, queue: Queue, loaded: Result<(Vec<Stored>, bool), StoreError>) {
         let starts = self.starts();
         let Some(line) = self.lines.get_mut(&queue) else { return };
         if let Some(most) = line.filling.take() {
-            self.reading -= most;
-            self.readers -= 1;
+            let lane = self.lanes.get(line.lane);
+            lane.reading -= most;
+            lane.readers -= 1;
         }
         match loaded {
             Ok((messages, more)) => {
+                // What came while it was read may stand before what was read.
+                let least = if line.more { line.least } else { u64::MAX };
                 line.more |= more;
                 let is_stale = std::mem::take(&mut line.stale);
                 if is_stale || !starts {
@@ -298,6 +235,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                         self.send(queue.clone(), stored, None);
                     }
                 }
+                if let Some(line) = self.lines.get_mut(&queue) {
+                    line.least = line.least.min(least);
+                }
                 self.take_turn(queue.clone());
                 self.forget(&queue);
             }
@@ -312,7 +252,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// Brings a message into the balancer's line, if it is let in.
     fn send(&mut self, queue: Queue, stored: Stored, reply: Option<Reply<T, E>>) {
         let (place, bytes, doomed) = (stored.place, stored.size(), stored.progress.doomed);
-        let turn = self.line(&queue, false).turn();
+        let turn = self.line(&queue).turn();
         let letter = Letter::new(Arc::clone(&self.office), queue.clone(), stored, turn, reply);
         let (office, back) = (Arc::clone(&self.office), queue.clone());
         let tell = Telling(Some(move |end| drop(office.inbox.send(Note::Ended { queue: back, place, end }))));
@@ -324,15 +264,18 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             match letter.enter() {
                 Ok(travelling) => tokio::spawn(async move { tell.tell(travelling.await) }).abort_handle(),
                 Err(end) => {
-                    self.comes_again(&queue, end);
+                    self.comes_again(&queue, place, end);
                     return;
                 }
             }
         };
-        self.messages += 1;
-        self.bytes += bytes;
         let waits = letter.phase() == Phase::Waiting;
-        self.line(&queue, false).insert(letter, task, bytes);
+        let line = self.line(&queue);
+        line.insert(letter, task, bytes);
+        let lane = line.lane;
+        let lane = self.lanes.get(lane);
+        lane.messages += 1;
+        lane.bytes += bytes;
         if waits {
             self.waits(&queue, place);
         }
@@ -369,7 +312,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Err(error) => {
                 // In line or not, as far as the store goes.
                 self.failed(error);
-                self.line(&queue, true).more = true;
+                self.line(&queue).has_from(place);
                 self.due = Some(self.office.clock.after(REST));
             }
         }
@@ -382,7 +325,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             return;
         }
         self.flushes.iter_mut().for_each(|flush| flush.count(place, end));
-        self.done += 1;
+        if end != End::Stopped {
+            self.done += 1;
+            self.searches.get(self.lane_of(&queue)).moves();
+        }
         match end {
             End::Sent | End::Dead | End::Parked => {
                 if let Some(line) = self.lines.get_mut(&queue) {
@@ -392,24 +338,21 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             End::Again { in_order, .. } => {
                 if in_order && let Some(line) = self.lines.get_mut(&queue) {
-                    let (messages, bytes) = line.withdraw_behind(place);
-                    self.messages -= messages;
-                    self.bytes -= bytes;
+                    self.lanes.get(line.lane).leave(line.withdraw_behind(place));
                 }
-                self.comes_again(&queue, end);
+                self.comes_again(&queue, place, end);
             }
-            End::Stopped => {
-                self.done -= 1;
-                self.comes_again(&queue, end);
-            }
+            End::Stopped => self.comes_again(&queue, place, end),
         }
-        self.take_turn(queue.clone());
-        self.forget(&queue);
+        if !self.gives_way(&queue) {
+            self.take_turn(queue.clone());
+            self.forget(&queue);
+        }
     }
 
     /// A message is still in the store, and out of the line.
-    fn comes_again(&mut self, queue: &Queue, end: End) {
-        self.line(queue, true).more = true;
+    fn comes_again(&mut self, queue: &Queue, place: u64, end: End) {
+        self.line(queue).has_from(place);
         match end {
             End::Again { pause, span, .. } if !span.is_zero() => self.pause(queue.clone(), span, pause),
             End::Stopped => self.stop(),
@@ -419,15 +362,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// Takes a message out of its window. Returns whether it was there.
     fn leave(&mut self, queue: &Queue, place: u64) -> bool {
-        let Some(bytes) = self.lines.get_mut(queue).and_then(|line| line.remove(place)) else { return false };
-        self.messages -= 1;
-        self.bytes -= bytes;
+        let Some(line) = self.lines.get_mut(queue) else { return false };
+        let Some(bytes) = line.remove(place) else { return false };
+        self.lanes.get(line.lane).leave((1, bytes));
         true
     }
 
     pub(super) fn forget(&mut self, queue: &Queue) {
         if self.lines.get(queue).is_some_and(|line| line.is_over() && !line.in_turn) {
-            self.lines.remove(queue);
+            self.remove(queue);
         }
     }
 
@@ -443,11 +386,25 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 move |entered| drop(office.inbox.send(Note::Entered(entered))),
             );
         }
+        if self.forgets_at().is_some_and(|at| at <= now) {
+            self.forgets = None;
+            let (now, office) = (self.office.clock.now(), Arc::clone(&self.office));
+            self.office.desk.post(
+                move |draft| draft.forget_some(now),
+                // What could not be forgotten is forgotten later.
+                move |others| drop(office.inbox.send(Note::Forgotten(others.unwrap_or_default()))),
+            );
+        }
         if let Halt::Closing(by, _) = self.halt
             && by <= now
         {
             self.close();
         }
+    }
+
+    /// When names are to be forgotten, if there are any.
+    fn forgets_at(&self) -> Option<Instant> {
+        self.forgets.filter(|_| !self.has_stopped() && self.office.counts().names > 0)
     }
 
     fn ask_when(&self) {
@@ -462,13 +419,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Halt::Closing(by, _) => Some(by),
             Halt::No | Halt::Stopped | Halt::Over => None,
         };
-        let search = match self.searching {
-            Searching::After(at) => Some(at).filter(|_| self.starts()),
-            Searching::No | Searching::Now | Searching::InVain => None,
-        };
-        let aside = self.aside.filter(|_| self.starts() && self.found.is_none()).map(|aside| aside.until);
+        let search = self.searches.wake_at().filter(|_| self.starts());
         let look = self.flushes.iter().any(Flush::has_begun).then(|| Instant::now() + LOOK);
-        [pause, due, closing, search, aside, look, self.clears_again()].into_iter().flatten().min()
+        [pause, due, closing, search, look, self.clears_again(), self.forgets_at()].into_iter().flatten().min()
     }
 
     pub(super) fn failed(&mut self, error: StoreError) {
@@ -501,7 +454,7 @@ impl<F: FnOnce(End)> Drop for Telling<F> {
         if std::thread::panicking()
             && let Some(tell) = self.0.take()
         {
-            tell(End::again(Pause::Told, super::letter::PATIENCE));
+            tell(End::again(Pause::Told, PATIENCE));
         }
     }
 }

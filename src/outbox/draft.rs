@@ -6,23 +6,18 @@ use std::sync::Arc;
 
 use super::books::{Bounds, Overflow};
 use super::bytes::{Reader, Writer};
+use super::names::EACH;
 use super::record::{Buried, Counts, MessageId, Named, Progress, Queue, Record, Unix, split};
 use super::store::{Change, StoreError, Table};
 use super::view::View;
 use crate::key::Key;
 
-/// How many names are forgotten with each one that is put, and how many holds are looked at with each that is written.
-const FORGET: usize = 4;
-
-/// How many names are forgotten when an outbox is opened.
-const FORGET_FIRST: usize = 10_000;
-
 /// A transaction in the making: reads see what it will have changed.
 #[derive(Debug)]
 pub(super) struct Draft<'a> {
     store: &'a View<'a>,
-    bounds: &'a Bounds,
-    counts: Counts,
+    pub(super) bounds: &'a Bounds,
+    pub(super) counts: Counts,
     changes: BTreeMap<Table, Changes>,
     bytes: usize,
     undo: Undo,
@@ -201,7 +196,7 @@ impl<'a> Draft<'a> {
     /// Puts a message in line, unless there is no room or it is known.
     pub(super) fn put(&mut self, new: New, now: Unix) -> Result<Put, StoreError> {
         if !new.name.is_empty() {
-            self.forget(now, FORGET)?;
+            self.forget(now, EACH)?;
             if let Some(known) = self.named(&new.name, now)? {
                 if let Named::Pending(id) = known {
                     // From now on not only whoever put it first relies on it.
@@ -259,7 +254,7 @@ impl<'a> Draft<'a> {
         if self.is_in_line(message)? {
             self.leave(message);
             self.undo.keep(Table::Names, message.record.name.as_bytes());
-            self.settle_name(message, value);
+            self.settle_name(message, value)?;
         }
         Ok(())
     }
@@ -277,20 +272,6 @@ impl<'a> Draft<'a> {
         }
         self.erase(message, None)?;
         Ok(Some(Burial::Erased))
-    }
-
-    fn settle_name(&mut self, message: &Stored, value: Option<(Vec<u8>, Unix)>) {
-        let name = message.record.name.as_bytes();
-        if name.is_empty() {
-            return;
-        }
-        match value {
-            Some((value, until)) => {
-                self.set(Table::Forget, Writer::default().u64(until).rest(name).done(), Vec::new());
-                self.set(Table::Names, name.to_vec(), Named::Sent(message.record.id, until, value).write());
-            }
-            None => self.remove(Table::Names, name.to_vec()),
-        }
     }
 
     /// The message is to be tried no more. `None`: it is not in line any more, this has been done before.
@@ -441,61 +422,11 @@ impl<'a> Draft<'a> {
             self.undo.set(Table::Names, record.name.as_bytes(), named.as_deref());
         }
         self.leave(message);
-        self.settle_name(message, None);
-        Ok(())
-    }
-
-    /// Something is held until then. Some holds that are over are forgotten.
-    pub(super) fn hold(&mut self, target: Vec<u8>, until: Unix, now: Unix) -> Result<(), StoreError> {
-        for (other, until) in self.scan(Table::Holds, Bound::Excluded(&target), FORGET)? {
-            if Reader::new(&until).u64()? <= now {
-                self.remove(Table::Holds, other);
-            }
-        }
-        let before = self.get(Table::Holds, &target)?;
-        let before = before.map_or(Ok(0), |bytes| Reader::new(&bytes).u64())?;
-        if until > before {
-            self.set(Table::Holds, target, until.to_be_bytes().to_vec());
-        }
-        Ok(())
-    }
-
-    /// Nothing is held so any more.
-    pub(super) fn release(&mut self, target: Vec<u8>) {
-        self.remove(Table::Holds, target);
+        self.settle_name(message, None)
     }
 
     fn progress(&self, key: &[u8]) -> Result<Progress, StoreError> {
         self.get(Table::Progress, key)?.map_or_else(|| Ok(Progress::default()), |bytes| Progress::read(&bytes))
-    }
-
-    fn named(&self, name: &str, now: Unix) -> Result<Option<Named>, StoreError> {
-        let Some(bytes) = self.get(Table::Names, name.as_bytes())? else { return Ok(None) };
-        Ok(match Named::read(&bytes)? {
-            Named::Sent(_, until, _) if until <= now => None,
-            known @ (Named::Pending(_) | Named::Promised(_) | Named::Sent(..) | Named::Dead(_)) => Some(known),
-        })
-    }
-
-    /// Forgets names whose time is over, when it is opened.
-    pub(super) fn forget_first(&mut self, now: Unix) -> Result<(), StoreError> {
-        self.forget(now, FORGET_FIRST)
-    }
-
-    /// Forgets some of the names whose time is over.
-    fn forget(&mut self, now: Unix, most: usize) -> Result<(), StoreError> {
-        for (key, _) in self.scan(Table::Forget, Bound::Unbounded, most)? {
-            let mut reader = Reader::new(&key);
-            if reader.u64()? > now {
-                break;
-            }
-            let name = std::str::from_utf8(reader.rest()).unwrap_or_default();
-            if self.named(name, now)?.is_none() {
-                self.remove(Table::Names, name.as_bytes().to_vec());
-            }
-            self.remove(Table::Forget, key);
-        }
-        Ok(())
     }
 
     /// Dead messages after one, oldest first.
@@ -528,7 +459,7 @@ impl<'a> Draft<'a> {
         self.counts.next - 1
     }
 
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         match self.changes.get(&table).and_then(|changes| changes.get(key)) {
             Some(changed) => Ok(changed.clone()),
             None => self.store.get(table, key),
@@ -536,7 +467,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Up to so many entries from there on.
-    fn scan(&self, table: Table, from: Bound<&[u8]>, most: usize) -> Result<Vec<Entry>, StoreError> {
+    pub(super) fn scan(&self, table: Table, from: Bound<&[u8]>, most: usize) -> Result<Vec<Entry>, StoreError> {
         let changes = self.changes.get(&table);
         let mut entries = BTreeMap::new();
         self.store.scan(table, from, &mut |key, value| {
@@ -551,11 +482,11 @@ impl<'a> Draft<'a> {
         Ok(entries.into_iter().take(most).collect())
     }
 
-    fn set(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
+    pub(super) fn set(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
         self.change(table, key, Some(value));
     }
 
-    fn remove(&mut self, table: Table, key: Vec<u8>) {
+    pub(super) fn remove(&mut self, table: Table, key: Vec<u8>) {
         self.change(table, key, None);
     }
 

@@ -38,6 +38,7 @@ impl OutboxFile {
             bytes: u64::MAX,
             dead: u64::MAX,
             dead_bytes: u64::MAX,
+            names: u64::MAX,
             overflow: Overflow::DropOldest,
         };
         Ok(Self { books: Books::open(Box::new(RedbStore::open_existing(path)?), bounds)? })

@@ -6,47 +6,61 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::courier::{Aside, Courier, Found, Searching};
+use super::courier::Courier;
+use super::lane::{Lane, READ};
 use super::letter::{PATIENCE, REST};
-use super::line::{Line, Pause};
+use super::line::Pause;
 use super::note::Note;
 use super::record::Queue;
-use super::shelf::{self, PAGE};
-use super::stuck::{FAR, is_held};
+use super::shelf;
+use super::stuck::FAR;
 use crate::error::NextStart;
 
-/// Messages in the balancer's line, of all queues together.
-const MESSAGES: usize = 4_096;
-
-/// Their bytes.
-const BYTES: u64 = 64 << 20;
-
-/// How many of these bytes are read for one queue at a time, unless a single message has more.
-const READ: u64 = 256 << 10;
-
-/// How many queues are known at a time before others are looked for.
-const QUEUES: usize = 1_024;
-
-/// With more of them than that in memory, queues of which nothing starts for long are known no more for a while.
-const KNOWN: usize = 8_192;
-
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
+    /// Messages of the queue are read when its turn comes, if it has any and room for them.
     pub(super) fn take_turn(&mut self, queue: Queue) {
-        let window = self.window;
-        let Some(line) = self.lines.get_mut(&queue) else { return };
-        if line.more && line.filling.is_none() && !line.in_turn && line.paused.is_none() && line.active() < window {
-            line.in_turn = true;
-            self.turns.push_back(queue);
+        if let Some(lane) = self.take_turn_in(&queue) {
+            lane.known_turns.push_back(queue);
         }
+    }
+
+    /// The same for one that a search found.
+    pub(super) fn take_found_turn(&mut self, queue: Queue) {
+        if let Some(lane) = self.take_turn_in(&queue) {
+            lane.found_turns.push_back(queue);
+        }
+    }
+
+    /// The lane in which it is to wait for its turn, unless it needs none.
+    fn take_turn_in(&mut self, queue: &Queue) -> Option<&mut Lane> {
+        let line = self.lines.get_mut(queue)?;
+        let needs = line.more && line.filling.is_none() && line.paused.is_none() && line.active() < self.window;
+        if !needs || line.in_turn {
+            return None;
+        }
+        line.in_turn = true;
+        Some(self.lanes.get(line.lane))
     }
 
     /// Has messages read for the queues whose turn it is, as far as there is room.
     pub(super) fn fill(&mut self) {
-        while self.starts() && !self.turns.is_empty() && (self.has_room() || self.make_room()) {
-            let Some(queue) = self.turns.pop_front() else { break };
-            let crowded = self.is_crowded();
+        self.follow_rules();
+        for lane in self.lanes.priorities() {
+            self.fill_lane(lane);
+        }
+        self.lanes.tidy();
+        self.search();
+    }
+
+    fn fill_lane(&mut self, lane: u32) {
+        while self.starts() && self.lanes.get(lane).has_turns() && self.has_room(lane) {
+            let Some(queue) = self.lanes.get(lane).next_turn() else { break };
+            let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            line.in_turn = false;
+            if line.lane != lane || !std::mem::take(&mut line.in_turn) {
+                // It went over to another lane.
+                continue;
+            }
             if line.paused.is_some() {
                 // It was taken out of the line to make room: it has its turn when it is woken.
                 continue;
@@ -60,15 +74,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 self.read(queue, most);
             }
         }
-        self.search();
     }
 
     fn read(&mut self, queue: Queue, most: usize) {
         let Some(line) = self.lines.get_mut(&queue) else { return };
         line.filling = Some(most);
         line.more = false;
-        self.reading += most;
-        self.readers += 1;
+        let lane = self.lanes.get(line.lane);
+        lane.reading += most;
+        lane.readers += 1;
         let (skip, office, back) = (line.places(), Arc::clone(&self.office), queue.clone());
         self.office.desk.look(
             move |store| shelf::load(store, &queue, &skip, most, READ),
@@ -76,53 +90,25 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         );
     }
 
-    /// Looks for queues that are not known, where not many of them wait for their turn.
-    fn search(&mut self) {
-        if let Some(aside) = self.aside
-            && self.found.is_none()
-            && aside.until <= Instant::now()
-        {
-            (self.found, self.aside) = (Some(Found::None), None);
-        }
-        let Some(found) = &self.found else { return };
-        let is_time = match self.searching {
-            Searching::No => true,
-            Searching::Now | Searching::InVain => false,
-            Searching::After(at) => at <= Instant::now(),
-        };
-        if !is_time || self.turns.len() >= QUEUES || !self.starts() {
-            return;
-        }
-        self.searching = Searching::Now;
-        let after = match found {
-            Found::None => None,
-            Found::UpTo(last) => Some(last.clone()),
-        };
-        let office = Arc::clone(&self.office);
-        self.office.desk.look(
-            move |store| shelf::queues(store, after.as_ref(), PAGE),
-            move |found| drop(office.inbox.send(Note::Found(found))),
-        );
-    }
-
-    fn has_room(&self) -> bool {
-        self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
-    }
-
-    /// Whether somebody might soon be in others' way.
-    fn is_crowded(&self) -> bool {
-        self.messages + self.reading > MESSAGES / 2 || self.bytes > BYTES / 2
+    fn has_room(&mut self, lane: u32) -> bool {
+        self.lanes.get(lane).has_room() || self.make_room(lane)
     }
 
     /// Whether a message that was just put may go into line, where its queue allows that.
     pub(super) fn has_room_for(&mut self, queue: &Queue) -> bool {
-        if self.is_crowded() {
+        let priority = self.lane_of(queue);
+        let lane = self.lanes.get(priority);
+        if lane.is_crowded() {
+            if lane.has_turns() {
+                // Others wait for room, and are not to be passed by whoever comes just when there is some.
+                return false;
+            }
             let is_empty = self.lines.get(queue).is_none_or(|line| line.active() == 0);
             if is_empty && self.stands_aside(queue) {
                 return false;
             }
         }
-        self.has_room() || self.make_room()
+        self.has_room(priority)
     }
 
     /// Whether the queue waits outside, as nothing of it starts for long. Nothing of it is in line.
@@ -133,64 +119,64 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             Some(NextStart::Never) => REST,
             Some(NextStart::After(_) | NextStart::Now | NextStart::WhenOneEnds) | None => return false,
         };
-        if self.lines.len() <= KNOWN || !self.lines.get(queue).is_some_and(Line::is_idle) {
-            self.pause(queue.clone(), span, Pause::Limits);
-            return true;
-        }
-        self.lines.remove(queue);
-        let limited = self.aside.is_some_and(|aside| aside.limited) || !is_held(&self.office.balancer, queue);
-        let until = self.aside.map_or_else(|| Instant::now() + PATIENCE, |aside| aside.until);
-        self.aside = Some(Aside { until, limited });
+        self.pause(queue.clone(), span, Pause::Limits);
         true
     }
 
-    /// Takes those out of the line that are in others' way for long. Returns whether there is room now.
-    fn make_room(&mut self) -> bool {
+    /// Takes those of a lane out of the line that are in others' way for long. Returns whether there is room now.
+    fn make_room(&mut self, priority: u32) -> bool {
         let now = Instant::now();
-        if self.cleared.is_some_and(|at| now < at + FAR) {
+        let lane = self.lanes.get(priority);
+        if lane.cleared.is_some_and(|at| now < at + FAR) {
             return false;
         }
-        self.cleared = Some(now);
-        let stuck = self.lines.iter().filter(|(_, line)| line.is_stuck());
+        lane.cleared = Some(now);
+        let stuck = self.lines.iter().filter(|(_, line)| line.lane == priority && line.is_stuck());
         let stuck: Vec<Queue> = stuck.map(|(queue, _)| queue.clone()).collect();
         for queue in stuck {
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            let (messages, bytes) = line.withdraw_all();
-            self.messages -= messages;
-            self.bytes -= bytes;
+            self.lanes.get(priority).leave(line.withdraw_all());
             if !self.stands_aside(&queue) {
                 self.pause(queue, REST, Pause::Limits);
             }
         }
         let soon = self.office.clock.after(FAR);
-        let waiting = self.lines.iter().filter(|(_, line)| !line.ordered());
-        let waiting: Vec<(Queue, Vec<u64>)> =
-            waiting.map(|(queue, line)| (queue.clone(), line.waiting_until_after(soon))).collect();
+        let waiting = self.lines.iter().filter(|(_, line)| line.lane == priority && !line.ordered());
+        let waiting = waiting.map(|(queue, line)| (queue, line.waiting_until_after(soon)));
+        let waiting = waiting.filter(|(_, places)| !places.is_empty());
+        let waiting: Vec<(Queue, Vec<u64>)> = waiting.map(|(queue, places)| (queue.clone(), places)).collect();
         for (queue, places) in waiting {
             for place in places {
                 let _ = self.park(&queue, place);
             }
         }
-        self.has_room()
+        self.lanes.get(priority).has_room()
     }
 
     /// When it is looked for room again, if somebody waits for it.
     pub(super) fn clears_again(&self) -> Option<Instant> {
-        let waits = !self.turns.is_empty() && self.starts() && !self.has_room();
-        self.cleared.filter(|_| waits).map(|at| at + FAR)
+        self.lanes.clear_again().filter(|_| self.starts())
     }
 
+    /// Nothing more of the queue is read for so long.
     pub(super) fn pause(&mut self, queue: Queue, span: Duration, why: Pause) {
+        if self.goes_aside(&queue, span, why) {
+            return;
+        }
         if let Some(line) = self.lines.get_mut(&queue) {
             line.paused = Some(why);
             let until = Instant::now() + span.min(Duration::from_secs(86_400));
-            self.pauses.insert((until, line.round, queue));
+            let lane = line.lane;
+            if self.pauses.insert((until, line.round, queue, lane)) {
+                self.lanes.get(lane).pauses += 1;
+            }
         }
     }
 
     pub(super) fn end_pauses(&mut self, now: Instant) {
         while self.pauses.first().is_some_and(|(until, ..)| *until <= now) {
-            let Some((.., queue)) = self.pauses.pop_first() else { break };
+            let Some((.., queue, lane)) = self.pauses.pop_first() else { break };
+            self.lanes.get(lane).pauses -= 1;
             if let Some(line) = self.lines.get_mut(&queue) {
                 line.paused = None;
             }

@@ -73,33 +73,29 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     fn withdraw_all(&mut self) {
         for line in self.lines.values_mut() {
-            let (messages, bytes) = line.withdraw_all();
-            self.messages -= messages;
-            self.bytes -= bytes;
+            self.lanes.get(line.lane).leave(line.withdraw_all());
         }
     }
 
     /// Everything that was due when a flush was asked for is in line by now.
     pub(super) fn begin_flushes(&mut self) {
         for flush in self.flushes.iter_mut().filter(|flush| !flush.has_begun()) {
-            flush.begin(self.office.counts().next, self.lines.keys());
+            flush.begin(self.office.counts().next, self.lines.keys(), self.searches.needed());
         }
     }
 
     /// Answers flushes that are over, and whoever waits for the line to be empty.
     pub(super) fn check_flushes(&mut self) {
         let stopped = self.has_stopped();
-        let limited = self.aside.is_some_and(|aside| aside.limited);
-        let searching = (self.found.is_some() || limited) && !stopped;
-        let (lines, balancer) = (&self.lines, &self.office.balancer);
+        let (lines, searches, balancer) = (&self.lines, &self.searches, &self.office.balancer);
         self.flushes.retain_mut(|flush| {
             let is_busy = |queue: &Queue, bound| {
                 let Some(line) = lines.get(queue) else { return false };
                 !stopped && line.is_busy(bound) && (line.runs() || !is_held(balancer, queue))
             };
-            !(flush.check(is_busy, searching) || stopped && flush.give_up())
+            !(flush.check(is_busy, |passes| searches.have_passed(passes)) || stopped && flush.give_up())
         });
-        if self.messages == 0 {
+        if self.lanes.are_empty() {
             for reply in self.emptied.drain(..) {
                 let _ = reply.send(());
             }
@@ -107,7 +103,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     }
 
     pub(super) fn is_over(&mut self) -> bool {
-        if self.messages == 0 {
+        if self.lanes.are_empty() {
             self.close();
         }
         matches!(self.halt, Halt::Over)

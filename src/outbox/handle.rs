@@ -107,6 +107,22 @@ where
     /// Puts many messages in line, all or none, in one transaction. Resolves to their ids when they are stored; nobody waits
     /// for their delivery.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use request_balancer::outbox::{MemoryStore, Message, Outbox};
+    /// # use request_balancer::{Balancer, Failure, Rules};
+    /// # let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// # let builder = Outbox::builder(&balancer);
+    /// # let handler = async |message: Message<u32>| Ok::<_, Failure<String>>(message.into_body());
+    /// # let outbox = builder.open_store(MemoryStore::new(), handler).await?;
+    /// let ids = outbox.put_all([("send", 42, &7), ("send", 43, &8)]).await?;
+    /// assert_eq!(ids, [1.into(), 2.into()]);
+    /// assert_eq!((outbox.flush().await, outbox.oldest().await?), (2, None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// Its errors are those of [`put`](Self::put) that say that it was not put.
     pub fn put_all<'m, K: Into<Key>>(&self, messages: impl IntoIterator<Item = (&'m str, K, &'m M)>) -> PutAll<T, E> {
         let new = messages.into_iter().map(|(rule, key, message)| {
@@ -133,6 +149,23 @@ where
 
     /// Removes all messages that are neither sent nor dead, and returns them: those in line queue by queue, then those that
     /// were to enter it later. Waits for attempts that run.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use request_balancer::outbox::{MemoryStore, Message, Outbox};
+    /// # use request_balancer::{Balancer, Failure, Rules};
+    /// # let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// # let builder = Outbox::builder(&balancer);
+    /// # let handler = async |message: Message<u32>| Ok::<_, Failure<String>>(message.into_body());
+    /// # let outbox = builder.open_store(MemoryStore::new(), handler).await?;
+    /// balancer.pause("send")?;
+    /// outbox.put_all([("send", 42, &7), ("send", 43, &8)]).await?;
+    /// let bodies: Result<Vec<u32>, _> = outbox.drain().await?.iter().map(|message| message.body()).collect();
+    /// assert_eq!((bodies?, outbox.is_empty()), (vec![7, 8], true));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -170,6 +203,24 @@ where
     ///
     /// From then on everything resolves to [`StoreError::Closed`], save for closing it again. The balancer stays open. Of
     /// several deadlines the first one counts.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use request_balancer::outbox::{MemoryStore, Message, Outbox};
+    /// # use request_balancer::{Balancer, Failure, Rules};
+    /// # let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// # let builder = Outbox::builder(&balancer);
+    /// # let handler = async |message: Message<u32>| Ok::<_, Failure<String>>(message.into_body());
+    /// # let outbox = builder.open_store(MemoryStore::new(), handler).await?;
+    /// balancer.pause("send")?;
+    /// outbox.put("send", 42, &7).await?;
+    /// let closed = outbox.close(Duration::from_secs(10)).await?;
+    /// assert_eq!((closed.done, closed.aborted, closed.left), (0, 0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -219,6 +270,30 @@ where
     }
 
     /// The messages that are tried no more, oldest first.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use request_balancer::outbox::{Error, MemoryStore, Message, Outbox, OutboxEvent};
+    /// use request_balancer::{Balancer, Failure, Rules};
+    ///
+    /// let balancer = Balancer::new("[rules]\nsend = '1/1s'".parse::<Rules>()?);
+    /// let refuse = async |_: Message<u32>| Err::<(), _>(Failure::permanent("no such chat"));
+    /// let outbox = Outbox::builder(&balancer).open_store(MemoryStore::new(), refuse).await?;
+    /// let mut events = outbox.events();
+    /// // The first one's caller is told, and the outbox does not have it; nobody waits for the others.
+    /// assert_eq!(outbox.put("send", 42, &7).await, Err(Error::Failed("no such chat")));
+    /// outbox.put_all([("send", 42, &8), ("send", 42, &9)]).await?;
+    /// outbox.flush().await;
+    /// let ids: Vec<_> = outbox.dead().await?.into_iter().map(|dead| (dead.id, dead.reason)).collect();
+    /// assert_eq!(ids, [(2.into(), "no such chat".to_owned()), (3.into(), "no such chat".to_owned())]);
+    /// assert!(matches!(events.next().await, Some(OutboxEvent::Died { .. })));
+    /// // One is to be tried again, the other is to be forgotten.
+    /// assert!(outbox.redrive(2.into()).await? && outbox.purge(3.into()).await?);
+    /// assert_eq!((outbox.len(), outbox.dead().await?.len()), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -1,9 +1,12 @@
 //! Holds as they are stored.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::bytes::{Reader, Writer};
-use super::store::StoreError;
+use super::draft::Draft;
+use super::record::{Record, Unix};
+use super::store::{StoreError, Table};
 use crate::engine::Scope;
 use crate::key::Key;
 use crate::runtime::Target;
@@ -38,6 +41,54 @@ pub(super) fn read(bytes: &[u8]) -> Result<Target, StoreError> {
         4 => Target::endpoint(reader.text()?),
         other => return Err(damaged(format!("a hold is of kind {other}"))),
     })
+}
+
+/// How many other holds are looked at with each that is written.
+const OTHERS: usize = 4;
+
+impl Draft<'_> {
+    /// Something is held from now until then. Some holds that are over are forgotten.
+    pub(super) fn hold(&mut self, target: Vec<u8>, until: Unix, now: Unix) -> Result<(), StoreError> {
+        for (other, until) in self.scan(Table::Holds, Bound::Excluded(&target), OTHERS)? {
+            if Reader::new(&until).u64()? <= now {
+                self.remove(Table::Holds, other);
+            }
+        }
+        let before = self.get(Table::Holds, &target)?;
+        let before = before.map_or(Ok(0), |bytes| Reader::new(&bytes).u64())?;
+        if until > before {
+            self.set(Table::Holds, target, Writer::default().u64(until).u64(now).done());
+        }
+        Ok(())
+    }
+
+    /// Nothing is held so any more.
+    pub(super) fn release(&mut self, target: Vec<u8>) {
+        self.remove(Table::Holds, target);
+    }
+
+    /// An attempt began then: whatever would have kept it from that was ended before.
+    pub(super) fn release_before(
+        &mut self,
+        began: Unix,
+        record: &Record,
+        endpoint: Option<&Arc<str>>,
+    ) -> Result<(), StoreError> {
+        if self.scan(Table::Holds, Bound::Unbounded, 1)?.is_empty() {
+            return Ok(());
+        }
+        for scope in [Scope::Queue, Scope::Key, Scope::Rule, Scope::Overall, Scope::Endpoint] {
+            let Some(target) = write(scope, &record.rule, &record.key, endpoint) else { continue };
+            let Some(held) = self.get(Table::Holds, &target)? else { continue };
+            let mut held = Reader::new(&held);
+            let _until = held.u64()?;
+            // Files that an earlier version wrote do not say since when.
+            if held.u64().unwrap_or_default() < began {
+                self.release(target);
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

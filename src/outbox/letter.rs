@@ -231,7 +231,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     /// What becomes of it as far as the balancer knows.
     pub(super) fn outlook(&self) -> Outlook {
         let request = lock(&self.state).request.clone();
-        request.map_or(Outlook::Starts, |request| outlook(&request.explain()))
+        let obstacles = request.and_then(|request| request.obstacles());
+        obstacles.map_or(Outlook::Starts, |(explained, now)| outlook(&explained, now))
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -245,6 +246,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
     }
 
     async fn attempt(self: Arc<Self>, attempt: Attempt) -> Outcome<T, Undelivered<E>> {
+        let began = self.office.clock.now();
         if self.terms().ordered {
             // The one before it may be about to come again.
             self.turn.begin(self.stored.place).await;
@@ -254,15 +256,21 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
             return Err(Failure::retry(Some(REST)));
         };
         let stored = self.stored.clone();
+        let endpoint = lock(&self.state).endpoint.clone();
         let written = self.office.desk.write(move |draft| {
             draft.note(&stored, &progress);
-            Ok(())
+            Ok(draft.release_before(began, &stored.record, endpoint.as_ref()))
         });
-        if let Err(error) = written.await {
-            // Sent without a trace it might be sent again as if it had never been.
-            self.office.events.tell(OutboxEvent::StoreFailed { error });
-            lock(&self.state).progress.in_flight = false;
-            return Err(Failure::retry(Some(REST)).hold(crate::engine::Scope::Request));
+        match written.await {
+            Ok(Ok(())) => {}
+            // A hold that stays in the store though it was ended is looked at again when the next attempt begins.
+            Ok(Err(error)) => self.office.events.tell(OutboxEvent::StoreFailed { error }),
+            Err(error) => {
+                // Sent without a trace it might be sent again as if it had never been.
+                self.office.events.tell(OutboxEvent::StoreFailed { error });
+                lock(&self.state).progress.in_flight = false;
+                return Err(Failure::retry(Some(REST)).hold(crate::engine::Scope::Request));
+            }
         }
         let maybe_delivered = progress.maybe_delivered;
         let (record, birth) = (Arc::clone(&self.stored.record), self.office.counts().birth);

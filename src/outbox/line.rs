@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use super::lane::Load;
 use super::letter::{Letter, Phase};
 use super::record::Unix;
 use super::stuck::Outlook;
@@ -15,6 +16,8 @@ pub(super) struct Line<T, E> {
     window: BTreeMap<u64, Entry<T, E>>,
     /// There may be messages in the store that are not in the window.
     pub(super) more: bool,
+    /// None of them stands before this place.
+    pub(super) least: u64,
     /// So many of them at most are being read, if any are.
     pub(super) filling: Option<usize>,
     /// What is being read comes after messages that were taken out of the window meanwhile.
@@ -23,6 +26,8 @@ pub(super) struct Line<T, E> {
     pub(super) in_turn: bool,
     /// Nothing is read before it is woken.
     pub(super) paused: Option<Pause>,
+    /// The priority of the lane whose places its messages take.
+    pub(super) lane: u32,
     /// Larger than those of queues from which something was sent longer ago.
     pub(super) round: u64,
     turn: Option<Arc<Turn>>,
@@ -89,9 +94,25 @@ struct Entry<T, E> {
 }
 
 impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
-    pub(super) fn new(more: bool, round: u64) -> Self {
-        let window = BTreeMap::new();
-        Self { window, more, filling: None, stale: false, in_turn: false, paused: None, round, turn: None }
+    pub(super) fn new(round: u64, lane: u32) -> Self {
+        Self {
+            window: BTreeMap::new(),
+            more: false,
+            least: u64::MAX,
+            filling: None,
+            stale: false,
+            in_turn: false,
+            paused: None,
+            lane,
+            round,
+            turn: None,
+        }
+    }
+
+    /// There are messages in the store that are not in the window, none before that place.
+    pub(super) fn has_from(&mut self, place: u64) {
+        self.least = if self.more || self.filling.is_some() { self.least.min(place) } else { place };
+        self.more = true;
     }
 
     pub(super) fn turn(&mut self) -> Arc<Turn> {
@@ -113,6 +134,12 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
         self.window.is_empty() && self.filling.is_none() && self.paused.is_none() && !self.in_turn
     }
 
+    /// What it takes of its lane.
+    pub(super) fn load(&self) -> Load {
+        let bytes = self.window.values().map(|entry| entry.bytes).sum();
+        Load { messages: self.window.len(), bytes, reading: self.filling }
+    }
+
     pub(super) fn holds(&self, place: u64) -> bool {
         self.window.contains_key(&place)
     }
@@ -122,6 +149,8 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     }
 
     pub(super) fn insert(&mut self, letter: Arc<Letter<T, E>>, task: AbortHandle, bytes: u64) {
+        // The first ones go first.
+        self.least = letter.stored.place.saturating_add(1);
         self.window.insert(letter.stored.place, Entry { letter, task, bytes, leaving: false });
     }
 
@@ -169,7 +198,7 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
         for place in places {
             if self.withdraw(place).is_some() {
                 out = (out.0 + 1, out.1 + self.remove(place).unwrap_or(0));
-                self.more = true;
+                self.has_from(place);
             }
         }
         out
@@ -187,14 +216,13 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
 
     /// Whether anything that was put before `bound` is on its way and was not told to wait.
     pub(super) fn is_busy(&self, bound: u64) -> bool {
-        let before = |place: &u64| *place < bound;
         let on_its_way = |phase| match phase {
             Phase::InLine | Phase::Running => true,
             Phase::Waiting | Phase::Withdrawn => false,
         };
         self.window.range(..bound).any(|(_, entry)| on_its_way(entry.letter.phase()))
             || self.filling.is_some()
-            || (self.more && self.paused != Some(Pause::Told) && self.window.keys().next_back().is_none_or(before))
+            || (self.more && self.paused != Some(Pause::Told) && self.least < bound)
     }
 
     /// Whether nothing of it starts for long, whoever waits in its place.

@@ -7,20 +7,20 @@
 //! - **Durable first.** [`put`](Outbox::put) resolves when the message is on the disk, and never before; there are as many
 //!   messages in one sync of the disk as were put during the last one. If nothing is in its way the message is sent at once.
 //! - **Through the balancer.** The same limits, lanes, turns, holds, pools and retry policies as for any request. Of each
-//!   queue a window of messages is in the balancer's line, the rest in the file: millions of them take no more memory. What
-//!   takes some is each key that messages came for while the line was full, until it has its turn.
+//!   queue a window of messages is in the balancer's line, the rest in the file: millions of them take no more memory, nor do
+//!   those of millions of keys. Each lane has places of its own in line and is searched by itself, so that a broadcast keeps
+//!   no urgent message out; and no key is kept from its turn by others that keep coming.
 //! - **Order per key.** Messages of one rule and key start in the order in which they were put. One that fails steps out for
 //!   its backoff and lets others pass, unless the rule is `ordered`.
 //! - **At least once.** A message whose attempt ran when the program was killed comes again, with the same id, the next
 //!   attempt's number, and [`maybe_delivered`](Message::maybe_delivered). No other message comes twice.
-//! - **Failures survive restarts**: attempts, backoffs and holds go on from where they were, by the clock on the wall. So
-//!   does a hold that a handler asked for and that [`Balancer::release`](crate::Balancer::release) has ended since: release
-//!   it again.
+//! - **Failures survive restarts**: attempts, backoffs and holds go on from where they were, by the clock on the wall. A
+//!   hold that [`Balancer::release`](crate::Balancer::release) ended is over for good once an attempt began under it.
 //! - **Outages cost nothing.** Waiting for a hold, an open breaker, or a server that [can't be
 //!   reached](crate::Failure::unreachable) costs no attempt, and a server may ask for any wait.
 //! - **Bounded.** So many messages and bytes, then [`Error::QueueFull`]. What can't be delivered goes to the dead, of whom
-//!   there are so many at most; each that is lost is an [event](OutboxEvent::Lost). Remembered names are
-//!   bounded only by their [time](Builder::retention).
+//!   there are so many at most; each that is lost is an [event](OutboxEvent::Lost). Of remembered
+//!   names, too, there are [so many](Builder::max_names) at most.
 //!
 //! What it does not: put a message under two keys, deliver from several processes at once (the second one gets
 //! [`StoreError::InUse`]), promise exactly once. Between the start that the limits count and the call is one write to the
@@ -68,16 +68,20 @@ mod error;
 mod event;
 mod file;
 mod filling;
+mod finding;
 mod flush;
 mod halt;
 mod handle;
 mod hold;
+mod lane;
 mod letter;
 mod line;
 mod message;
+mod names;
 mod note;
 mod put;
 mod record;
+mod search;
 mod shelf;
 mod store;
 mod stored;

@@ -21,8 +21,10 @@ pub(super) enum Note<T, E> {
     Entered(Result<(Vec<Queue>, bool), StoreError>),
     /// When the next one does.
     NextDue(Result<Option<Unix>, StoreError>),
-    /// Queues that were not known.
-    Found(Result<Vec<Queue>, StoreError>),
+    /// Some names were forgotten; whether there are others.
+    Forgotten(bool),
+    /// Queues of a lane that may not be known, and where the first message of each stands.
+    Found(u32, Result<Vec<(Queue, u64)>, StoreError>),
     /// Messages of a queue that were read.
     Loaded(Queue, Result<(Vec<Stored>, bool), StoreError>),
     /// A message waits after a failed attempt.

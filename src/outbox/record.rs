@@ -70,6 +70,22 @@ impl Queue {
         Writer::default().rest(&self.prefix).u64(place).done()
     }
 
+    /// The rule, if it can be read.
+    pub(super) fn rule(&self) -> Option<&str> {
+        Reader::new(&self.prefix).text().ok()
+    }
+
+    /// A key behind all messages of the queue, and of its rule if that can be read, before those of the next one.
+    pub(super) fn behind_rule(&self) -> Vec<u8> {
+        let Some(rule) = self.rule() else { return self.at(u64::MAX) };
+        let mut key = Writer::default().text(rule).done();
+        if let Some(last) = key.last_mut() {
+            // Of a text, or of the length of an empty one: neither ends with the largest byte.
+            *last += 1;
+        }
+        key
+    }
+
     pub(super) fn parts(&self) -> Result<(Arc<str>, Key), StoreError> {
         let mut reader = Reader::new(&self.prefix);
         let rule = reader.text()?.into();
@@ -279,11 +295,14 @@ pub(super) struct Counts {
     pub(super) dead_bytes: u64,
     /// What tells this outbox from others.
     pub(super) birth: u64,
+    /// Names that are remembered though their messages were sent.
+    pub(super) names: u64,
 }
 
 impl Counts {
     pub(super) fn write(&self) -> Vec<u8> {
-        [self.serial, self.next, self.messages, self.bytes, self.dead, self.dead_bytes, self.birth]
+        let Self { serial, next, messages, bytes, dead, dead_bytes, birth, names } = *self;
+        [serial, next, messages, bytes, dead, dead_bytes, birth, names]
             .into_iter()
             .fold(Writer::default(), Writer::u64)
             .done()
@@ -299,6 +318,8 @@ impl Counts {
             dead: reader.u64()?,
             dead_bytes: reader.u64()?,
             birth: reader.u64()?,
+            // Not everybody wrote it.
+            names: reader.u64().unwrap_or_default(),
         })
     }
 }
@@ -310,6 +331,18 @@ mod tests {
     fn record() -> Record {
         let key = Key::from(("shop", 7));
         Record { id: MessageId(5), put_at: 9, rule: "send".into(), key, name: "order 1".into(), body: b"{}".to_vec() }
+    }
+
+    #[test]
+    fn what_is_behind_a_rule_is_before_the_next_one() {
+        let queue = |rule| Queue::new(rule, &Key::from("\u{10ffff}"));
+        for (rule, next) in [("", "a"), ("a", "b"), ("ж", "aaa"), ("\u{10ffff}", "aaaaa")] {
+            let behind = queue(rule).behind_rule();
+            assert!(queue(rule).at(u64::MAX) < behind, "{rule}");
+            assert!(behind <= Queue::new(next, &Key::from("")).at(0), "{rule}");
+        }
+        let torn = Queue::of(&[0, 0, 0, 9, 7, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
+        assert_eq!((torn.rule(), torn.behind_rule()), (None, torn.at(u64::MAX)));
     }
 
     #[test]
@@ -328,7 +361,7 @@ mod tests {
         for named in [Named::Pending(id), Named::Promised(id), Named::Sent(id, 4, b"5".to_vec()), Named::Dead(id)] {
             assert_eq!(Named::read(&named.write()), Ok(named));
         }
-        let counts = Counts { serial: 1, next: 2, messages: 3, bytes: 4, dead: 5, dead_bytes: 6, birth: 7 };
+        let counts = Counts { serial: 1, next: 2, messages: 3, bytes: 4, dead: 5, dead_bytes: 6, birth: 7, names: 8 };
         assert_eq!(Counts::read(&counts.write()), Ok(counts));
     }
 

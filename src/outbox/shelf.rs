@@ -42,20 +42,30 @@ pub(super) fn load(
     Ok((stored.collect::<Result<_, StoreError>>()?, more))
 }
 
-/// Queues that have messages, after one, in the order of their names.
-pub(super) fn queues(store: &View<'_>, after: Option<&Queue>, most: usize) -> Result<Vec<Queue>, StoreError> {
-    let mut queues: Vec<Queue> = Vec::new();
+/// Queues that have messages, after one, in the order of their names, and where the first message of each stands: those of
+/// which `wanted` says so, which says the same of all queues of a rule.
+pub(super) fn queues(
+    store: &View<'_>,
+    after: Option<&Queue>,
+    most: usize,
+    wanted: impl Fn(&Queue) -> bool,
+) -> Result<Vec<(Queue, u64)>, StoreError> {
+    let mut queues: Vec<(Queue, u64)> = Vec::new();
+    let mut behind = after.map(|queue| queue.at(u64::MAX));
     while queues.len() < most {
-        let last = queues.last().or(after).map(|queue| queue.at(u64::MAX));
-        let from = last.as_ref().map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_slice()));
+        let from = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut next = None;
         store.scan(Table::Messages, from, &mut |key, _| {
-            next = Some(Queue::of(key));
+            next = Some(split(key).and_then(|(_, place)| Ok((Queue::of(key)?, place))));
             false
         })?;
-        match next {
-            Some(queue) => queues.push(queue?),
-            None => break,
+        let Some(next) = next else { break };
+        let (queue, first) = next?;
+        if wanted(&queue) {
+            behind = Some(queue.at(u64::MAX));
+            queues.push((queue, first));
+        } else {
+            behind = Some(queue.behind_rule());
         }
     }
     Ok(queues)
@@ -73,13 +83,13 @@ pub(super) fn next_due(store: &View<'_>) -> Result<Option<Unix>, StoreError> {
 
 /// When the message of a page of queues was put that was put first, and the page's last queue.
 pub(super) fn oldest(store: &View<'_>, after: Option<&Queue>) -> Result<Option<(Unix, Queue)>, StoreError> {
-    let page = queues(store, after, PAGE)?;
+    let page = queues(store, after, PAGE, |_| true)?;
     let mut oldest = Unix::MAX;
-    for queue in &page {
+    for (queue, _) in &page {
         let (first, _) = load(store, queue, &BTreeSet::new(), 1, u64::MAX)?;
         oldest = first.first().map_or(oldest, |message| oldest.min(message.record.put_at));
     }
-    Ok(page.last().map(|last| (oldest, last.clone())))
+    Ok(page.last().map(|(last, _)| (oldest, last.clone())))
 }
 
 /// Everything that was held, and until when.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::record::Queue;
-use crate::error::NextStart;
-use crate::runtime::{Balancer, EndpointStanding, Explanation, Reason, Standing};
+use crate::engine::{EndpointRoom, Explained, Hindrance, Instant, Room, Standing};
+use crate::runtime::Balancer;
 
 /// What is further away than this is far.
 pub(super) const FAR: Duration = Duration::from_secs(1);
@@ -22,38 +22,42 @@ pub(super) enum Outlook {
 
 /// Whether nothing of the queue may start, for reasons other than its limits.
 pub(super) fn is_held(balancer: &Balancer, queue: &Queue) -> bool {
-    let explanation = queue.parts().ok().and_then(|(rule, key)| balancer.explain(&rule, key).ok());
-    explanation.is_none_or(|explanation| holds(&explanation))
+    let known = queue.parts().ok().and_then(|(rule, key)| Some((balancer.rule(&rule).ok()?, key)));
+    known.is_none_or(|(rule, key)| holds(&rule.obstacles(&key).0))
 }
 
-pub(super) fn outlook(explanation: &Explanation) -> Outlook {
-    let is_far = match explanation.standing {
-        Standing::New | Standing::Waiting => holds(explanation) || is_far(explanation),
-        Standing::SteppedOut(_) => return Outlook::SteppedOut,
-        Standing::Granted | Standing::Asleep | Standing::Running | Standing::Over => false,
+/// What becomes of a message in whose way that is.
+pub(super) fn outlook(explained: &Explained, now: Instant) -> Outlook {
+    let is_far = match explained.standing {
+        Standing::New | Standing::Outside | Standing::Waiting => holds(explained) || is_far(explained, now),
+        Standing::Out(_) => return Outlook::SteppedOut,
+        Standing::Granted | Standing::Asleep | Standing::Running | Standing::Refused => false,
     };
     if is_far { Outlook::Stuck } else { Outlook::Starts }
 }
 
-fn holds(explanation: &Explanation) -> bool {
-    let is_held = |reason: &Reason| match reason {
-        Reason::Closed | Reason::RuleRemoved | Reason::Paused | Reason::BanGuard(_) | Reason::Held { .. } => true,
-        Reason::NotBefore(_) | Reason::Owed { .. } | Reason::Paced(_) => false,
+fn holds(explained: &Explained) -> bool {
+    let is_held = |hindrance: &Hindrance| match hindrance {
+        Hindrance::Closed
+        | Hindrance::RuleRemoved
+        | Hindrance::Paused
+        | Hindrance::BanGuard(_)
+        | Hindrance::Held(..) => true,
+        Hindrance::NotBefore(_) | Hindrance::Owed(_) | Hindrance::Paced(_) => false,
     };
-    let is_shut = |standing| match standing {
-        EndpointStanding::Held(_) | EndpointStanding::Open(_) | EndpointStanding::Disabled => true,
-        EndpointStanding::Limited(_) | EndpointStanding::Probed => false,
+    let is_shut = |room| match room {
+        EndpointRoom::Held(_) | EndpointRoom::Open(_) | EndpointRoom::Disabled => true,
+        EndpointRoom::Now | EndpointRoom::At(_) | EndpointRoom::WhenOneEnds | EndpointRoom::Probed => false,
     };
-    let endpoints = &explanation.endpoints;
-    explanation.reasons.iter().any(is_held)
-        || !endpoints.is_empty() && endpoints.iter().all(|endpoint| is_shut(endpoint.standing))
+    let endpoints = &explained.endpoints;
+    explained.hindrances.iter().any(is_held)
+        || !endpoints.is_empty() && endpoints.iter().all(|endpoint| is_shut(endpoint.room))
 }
 
 /// Whether a single limit lets it wait for long.
-fn is_far(explanation: &Explanation) -> bool {
-    explanation.limits.iter().any(|limit| match limit.room {
-        NextStart::After(span) => span > FAR,
-        NextStart::Never => true,
-        NextStart::Now | NextStart::WhenOneEnds => false,
+fn is_far(explained: &Explained, now: Instant) -> bool {
+    explained.limits.iter().any(|limit| match limit.room {
+        Room::At(at) | Room::Unclaimed(at) => Duration::from(at.since(now)) > FAR,
+        Room::Now | Room::WhenOneEnds => false,
     })
 }

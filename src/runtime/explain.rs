@@ -154,6 +154,12 @@ impl Shared {
             self.ask_about(&key, |state, now, record| (state.machine.explain(now, rule, record), now));
         Explanation::new(&self.live.load(), now, rule, key, explained)
     }
+
+    /// What is in the way of a new request, and as of when; not who is before it, which takes longer to find out.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn obstacles(&self, rule: RuleId, key: &Key) -> (Explained, Instant) {
+        self.ask_about(key, |state, now, record| (state.machine.obstacles(now, rule, record), now))
+    }
 }
 
 /// A request that somebody may want explained. It keeps nothing alive.
@@ -170,6 +176,13 @@ impl Explainable {
     /// Whether attempts of its balancer are being polled on this thread.
     pub(super) fn has_ancestors(&self) -> bool {
         self.shared.upgrade().is_some_and(|shared| !shared.ancestors().is_empty())
+    }
+
+    /// What is in its way, and as of when; not who is before it, which takes longer to find out. `None`: it is over.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn obstacles(&self) -> Option<(Explained, Instant)> {
+        let (shared, id) = self.shared.upgrade().zip(self.id)?;
+        shared.with(|state, now| Some((state.machine.obstacles_of(now, id)?, now)))
     }
 
     pub(crate) fn explain(&self) -> Explanation {

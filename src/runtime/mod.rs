@@ -24,6 +24,8 @@ mod observe;
 mod permit;
 mod place;
 mod pool;
+#[cfg(feature = "outbox")]
+mod priorities;
 mod request;
 mod rule_handle;
 mod run;
@@ -52,6 +54,8 @@ pub use observe::LimitDifference;
 pub use permit::{Acquire, Permit};
 #[cfg(feature = "outbox")]
 pub(crate) use place::{Failed, Past, Witness};
+#[cfg(feature = "outbox")]
+pub(crate) use priorities::Priorities;
 pub use request::Request;
 pub use rule_handle::RuleHandle;
 pub use run::Run;

@@ -8,6 +8,8 @@ use super::request::Request;
 use super::run::{Plain, Run, Told, Unclassified};
 use super::shared::Shared;
 use crate::engine::RuleId;
+#[cfg(feature = "outbox")]
+use crate::engine::{Explained, Instant};
 use crate::error::{Classify, NextStart, Outcome};
 use crate::key::Key;
 
@@ -63,6 +65,12 @@ impl RuleHandle {
     #[must_use]
     pub fn explain(&self, key: impl Into<Key>) -> Explanation {
         self.shared.explain(self.rule, key.into())
+    }
+
+    /// What is in the way of a new request, and as of when; not who is before it.
+    #[cfg(feature = "outbox")]
+    pub(crate) fn obstacles(&self, key: &Key) -> (Explained, Instant) {
+        self.shared.obstacles(self.rule, key)
     }
 
     /// As [`Balancer::next_start`](crate::Balancer::next_start).

@@ -11,13 +11,13 @@ use tokio::runtime::Handle;
 use tokio::task::{AbortHandle, coop};
 
 use super::attempt::Attempt;
-#[cfg(feature = "outbox")]
-use super::explain::Standing;
 use super::explain::{Explainable, Explanation};
 use super::place::Place;
 use super::run::{Judge, Steps};
 use super::shared::Shared;
 use super::sync::{Mutex, MutexGuard};
+#[cfg(feature = "outbox")]
+use crate::engine::Standing;
 use crate::error::{Error, Refused};
 
 /// A submitted request: the future of its answer.
@@ -146,10 +146,10 @@ impl<T, E> Ticket<T, E> {
     /// Whether it need not wait: it may start, it runs, or it is over.
     #[cfg(feature = "outbox")]
     pub(crate) fn need_not_wait(&self) -> bool {
-        match self.why().standing {
-            Standing::Granted | Standing::Running | Standing::Over => true,
-            Standing::New | Standing::Waiting | Standing::Asleep | Standing::SteppedOut(_) => false,
-        }
+        self.request.obstacles().is_none_or(|(explained, _)| match explained.standing {
+            Standing::Granted | Standing::Running | Standing::Refused => true,
+            Standing::New | Standing::Outside | Standing::Waiting | Standing::Asleep | Standing::Out(_) => false,
+        })
     }
 
     /// Lets the request go on without anybody waiting for its answer. It keeps the balancer alive until it has ended.

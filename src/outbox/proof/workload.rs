@@ -16,7 +16,7 @@ use crate::outbox::store::{Change, MemoryStore, RedbStore, Store, StoreError, Ta
 use crate::outbox::view::View;
 
 pub(super) const BOUNDS: Bounds =
-    Bounds { messages: 60, bytes: 20_000, dead: 6, dead_bytes: 4_000, overflow: Overflow::DropOldest };
+    Bounds { messages: 60, bytes: 20_000, dead: 6, dead_bytes: 4_000, names: 4, overflow: Overflow::DropOldest };
 
 /// A small source of draws.
 #[derive(Clone, Debug)]
@@ -201,10 +201,10 @@ impl Pair {
     }
 
     fn line(&self) -> Vec<Stored> {
-        let queues = shelf::queues(&View::new(&self.kept), None, 100).expect("memory");
+        let queues = shelf::queues(&View::new(&self.kept), None, 100, |_| true).expect("memory");
         queues
             .iter()
-            .flat_map(|queue| {
+            .flat_map(|(queue, _)| {
                 shelf::load(&View::new(&self.kept), queue, &Default::default(), 100, u64::MAX).expect("memory").0
             })
             .collect()
@@ -291,6 +291,7 @@ impl Dump {
         let Counts { messages, bytes: counted, dead: counted_dead, dead_bytes: counted_dead_bytes, .. } = self.counts;
         assert_eq!((messages, counted), (ids.len() as u64, bytes), "{context}");
         assert_eq!((counted_dead, counted_dead_bytes), (dead.len() as u64, dead_bytes), "{context}");
+        assert_eq!(self.counts.names, self.of(Table::Forget).len() as u64, "{context}");
         for (name, value) in self.of(Table::Names) {
             let known = match Named::read(value).expect("a sound name") {
                 Named::Pending(id) | Named::Promised(id) => ids.contains(&id.get()),
