@@ -49,9 +49,10 @@ async fn one_stops_the_other(quota: &str, name: &str, words: &[&str]) {
 #[tokio::test]
 async fn real_clock_what_one_hears_stops_the_other_until_the_reset() {
     let [list, cells, bucket] = ["w700000", "t700000", "b70000"].map(|kind| format!("{{rb}}:v1:overall:{kind}"));
+    let words = [&["LINDEX", &list, "0"][..], &["HGET", &cells, "g"], &["GET", &bucket]];
     tokio::join!(
-        one_stops_the_other("100/700ms", &list, &["LINDEX", &list, "0"]),
-        one_stops_the_other("2000/700ms", &cells, &["HGET", &cells, "g"]),
-        one_stops_the_other("10/700ms burst 9", &bucket, &["GET", &bucket]),
+        one_stops_the_other("100/700ms", &list, words[0]),
+        one_stops_the_other("2000/700ms", &cells, words[1]),
+        one_stops_the_other("10/700ms burst 9", &bucket, words[2]),
     );
 }

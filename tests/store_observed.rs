@@ -130,13 +130,21 @@ fn a_word_goes_with_the_next_question_and_names_the_start_that_was_answered() {
 #[test]
 fn starts_of_one_batch_are_numbered_in_its_order_without_what_was_refused() {
     let mut world = World::new(OVERALL);
-    let ids = [1, 2, 1, 3].map(|cost| world.enter(0, cost));
+    let first = world.enter(0, 1);
+    // One of another key has to wait, and what is behind it of that key.
+    let (one, other) = (world.key, world.machine.add_key(at(0), 2));
+    world.key = other;
+    world.enter(0, 2);
+    world.enter(0, 1);
+    world.key = one;
+    let last = world.enter(0, 3);
     let batch = world.machine.collect(at(0)).unwrap();
-    assert_eq!(batch.asks.len(), 4);
+    let costs: Vec<u32> = batch.asks.iter().map(|takes| takes[0].cost).collect();
+    assert_eq!(costs, [1, 2, 3, 1]);
     world.answer(1, &[true, false, true, true], stand(45, 5));
-    for (id, number) in [(ids[0], 41), (ids[2], 42), (ids[3], 45)] {
+    for (id, number, left_over) in [(first, 41, 4), (last, 44, 2)] {
         world.claim(1, id);
-        world.hear(2, id, left_of("ratelimit", 4 - (number - 41) as u32 / 2, 30_000));
+        world.hear(2, id, left(left_over));
         let untold = world.machine.collect(at(3)).unwrap();
         assert_eq!(words(&only(&untold)).last().unwrap().1, Some(serial(number)));
         world.machine.fail(at(3));

@@ -49,9 +49,8 @@
 //!
 //! # What is not there
 //!
-//! Rules without a version are each process's own.
-//! The `prefix`, the `lease` and the address stay those that a balancer was built with, whatever rules it goes over to.
-//! There is no client for a cluster: `Redis` speaks with one server, the node that has the slot of all names of a prefix, or
+//! Rules without a version are each process's own. The `prefix`, the `lease` and the address stay those that a balancer was
+//! built with, whatever rules it goes over to. There is no client for a cluster: `Redis` speaks with one server, the node that has the slot of all names of a prefix, or
 //! a proxy; one that sends to another node counts as away. A key that becomes an alias leaves what the store counted under
 //! its old name behind.
 //!

@@ -96,21 +96,15 @@ impl<W> Scheduler<W> {
         for (line, _) in lines.iter().zip(&answers.lost).filter(|(_, lost)| **lost) {
             self.recount(line.site);
         }
-        let mut serials = answers.first_serials(&asked);
+        let serials = answers.serials(&asked, &lines);
         let (mut refused, mut given) = (Vec::new(), Vec::new());
         let mut stopped = BTreeSet::new();
-        for (position, asked) in asked.into_iter().enumerate() {
+        for ((position, asked), serials) in asked.into_iter().enumerate().zip(serials) {
             let is_taken = answers.has_taken(position);
-            let next = |take: &Take| {
-                let serial = serials.get_mut(take.line)?.as_mut()?;
-                serial.number += u64::from(take.cost);
-                Some((lines[take.line].site, *serial))
-            };
-            let taken: Vec<_> = asked.takes.iter().filter(|_| is_taken).filter_map(next).collect();
             let queue = self.is_asked_for(asked.id).then(|| self.requests[asked.id.index].queue);
             // What one of a queue takes is of no use while one before it waits.
             if is_taken && queue.is_none_or(|queue| !stopped.contains(&queue)) {
-                given.push((asked, taken));
+                given.push((asked, serials));
                 continue;
             }
             stopped.extend(queue);
@@ -317,13 +311,15 @@ impl Answers {
         self.taken.get(position).is_some_and(|&taken| taken)
     }
 
-    /// For each limit the number of the last start before the batch.
-    fn first_serials(&self, asked: &[Asked]) -> Vec<Option<Serial>> {
-        let mut serials: Vec<_> = self.stands.iter().map(|stand| stand.as_ref().map(|stand| stand.last)).collect();
-        for (_, asked) in asked.iter().enumerate().filter(|(position, _)| self.has_taken(*position)) {
+    /// For each request which starts of its limits it was given: what the store says of a limit is as of the last one.
+    fn serials(&self, asked: &[Asked], lines: &[Line]) -> Vec<Vec<(Site, Serial)>> {
+        let mut last: Vec<_> = self.stands.iter().map(|stand| stand.as_ref().map(|stand| stand.last)).collect();
+        let mut serials = vec![Vec::new(); asked.len()];
+        for (position, asked) in asked.iter().enumerate().rev().filter(|(position, _)| self.has_taken(*position)) {
             for take in &asked.takes {
-                if let Some(Some(serial)) = serials.get_mut(take.line) {
-                    serial.number = serial.number.saturating_sub(take.cost.into());
+                if let Some(Some(last)) = last.get_mut(take.line) {
+                    serials[position].push((lines[take.line].site, *last));
+                    last.number = last.number.saturating_sub(take.cost.into());
                 }
             }
         }

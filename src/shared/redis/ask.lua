@@ -1,5 +1,4 @@
-#!lua flags=allow-oom
--- Asks for a batch and takes it: of each request all or nothing, in order. The same arithmetic as tally.rs, in whole
+-- Asks for a batch and takes it: of each request all or nothing, in order. The same arithmetic as in tally/, in whole
 -- microseconds of the server's time.
 --
 -- KEYS: the clock, then the limits. ARGV: process, number, lag, lease, channel, then for each limit
@@ -14,7 +13,6 @@ local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
 local TURN = 25000
-local WINDOWS = 4
 
 local at = 5
 local function number()
@@ -69,77 +67,9 @@ if seen > now and seen - now <= longest + 1000000 then
   now = seen
 end
 
-local function text(n)
-  return string.format('%.0f', n)
-end
-
 local function millis(micros)
   -- One more, as the server counts them from the last whole one before now.
   return text(math.ceil(micros / 1000) + 1)
-end
-
--- How much was given, and what servers leave of it, as text.
-local function given_text(l)
-  local parts = { text(l.given) }
-  for _, w in ipairs(l.windows) do
-    parts[#parts + 1] = table.concat({ text(w.name), text(w.left), text(w.epoch), text(w.number), text(w.till) }, ':')
-  end
-  return table.concat(parts, '/')
-end
-
--- The same back, without the windows that are over.
-local function read_given(l, kept)
-  l.given = tonumber(string.match(kept, '^%d+'))
-  for name, left, epoch, given, till in string.gmatch(kept, '/(%d+):(%d+):(%d+):(%d+):(%d+)') do
-    if tonumber(till) > now then
-      l.windows[#l.windows + 1] = {
-        name = tonumber(name),
-        left = tonumber(left),
-        epoch = tonumber(epoch),
-        number = tonumber(given),
-        till = tonumber(till),
-      }
-    end
-  end
-end
-
--- Takes in what a server said, unless something newer is known. Returns whether more is left than was known.
-local function hear(l, said)
-  local epoch, answered = said.epoch, said.number
-  if epoch == 0 then
-    epoch, answered = l.epoch, l.given
-  end
-  local since = epoch == l.epoch and math.max(l.given - answered, 0) or l.given
-  local left, till = math.max(said.left - since, 0), now + said.reset
-  local at, known
-  for i, w in ipairs(l.windows) do
-    if w.name == said.name then
-      at, known = i, w
-    end
-  end
-  if till <= now then
-    return false
-  end
-  if known then
-    local is_newer = known.epoch > epoch or known.epoch == epoch and known.number > answered
-    local is_same = known.epoch == epoch and known.number == answered
-    if is_newer or is_same and known.left <= left then
-      return false
-    end
-    table.remove(l.windows, at)
-  end
-  l.windows[#l.windows + 1] = { name = said.name, left = left, epoch = epoch, number = answered, till = till }
-  if #l.windows > WINDOWS then
-    local widest = 1
-    for i, w in ipairs(l.windows) do
-      if w.left >= l.windows[widest].left then
-        widest = i
-      end
-    end
-    table.remove(l.windows, widest)
-  end
-  l.changed_given = true
-  return known and known.left < left
 end
 
 local function width(l)
@@ -177,7 +107,7 @@ local function open_list(l, asked)
   else
     local epoch, settles, given = string.match(redis.call('LINDEX', l.key, 0), '^(%d+)/(%d+)/(.*)$')
     l.epoch, l.settles = tonumber(epoch), tonumber(settles)
-    read_given(l, given)
+    read_given(l, given, now)
   end
   l.newest = l.used > 0 and tonumber(redis.call('LINDEX', l.key, -1)) or 0
   if not l.fresh and l.newest + l.b <= now then
@@ -227,7 +157,7 @@ local function open_cells(l)
     elseif all[i] == 's' then
       l.settles = tonumber(all[i + 1])
     elseif all[i] == 'g' then
-      read_given(l, all[i + 1])
+      read_given(l, all[i + 1], now)
     else
       local cell = tonumber(all[i])
       if gone(l, cell) > now then
@@ -263,7 +193,7 @@ local function open_due(l)
   if kept and l.kind == 'b' then
     local due, epoch, given = string.match(kept, '^(%d+)/(%d+)/(.*)$')
     l.due, l.epoch = tonumber(due), tonumber(epoch)
-    read_given(l, given)
+    read_given(l, given, now)
   elseif kept then
     l.due = tonumber(kept)
   end
@@ -367,7 +297,7 @@ for _, l in ipairs(limits) do
   if l.narrowed then
     local frees = false
     for _, said in ipairs(l.said) do
-      frees = hear(l, said) or frees
+      frees = hear(l, said, now) or frees
     end
     if frees then
       -- Those that a server's window keeps are to ask again if there is more of it.
@@ -451,11 +381,7 @@ local function has_room(l, cost, reserve)
     end
   end
   local most = l.kind == 'b' and l.b or l.a
-  for _, w in ipairs(l.windows) do
-    if w.left < cost + math.min(reserve, math.max(most - cost, 0)) then
-      l.closed = math.max(l.closed or 0, w.till - now)
-    end
-  end
+  keep(l, cost + math.min(reserve, math.max(most - cost, 0)), now)
   return not l.closed
 end
 
@@ -471,10 +397,7 @@ end
 
 local function take(l, cost)
   if l.narrowed then
-    l.given, l.changed_given = l.given + cost, true
-    for _, w in ipairs(l.windows) do
-      w.left = math.max(w.left - cost, 0)
-    end
+    give(l, cost)
   end
   if l.kind == 'w' then
     local date = math.max(now + lag, l.newest)

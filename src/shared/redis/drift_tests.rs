@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Client, Script};
 
-use super::{Redis, wire};
+use super::{ASK_TEXT, Redis, wire};
 use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Take, Told};
 use crate::rules::Rules;
 use crate::shared::engine_tests::{self, Kind, Store as Answer};
@@ -157,7 +157,7 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
 
 /// The script with one line changed: the time is what it is told. What is to go by itself stays a thousand times as long.
 fn script_that_is_told_the_time() -> Script {
-    let mut text = include_str!("ask.lua").to_owned();
+    let mut text = ASK_TEXT.to_owned();
     for (from, to) in [
         ("redis.call('TIME')", "{ ARGV[#ARGV - 1], ARGV[#ARGV] }"),
         ("math.ceil(micros / 1000) + 1", "math.ceil(micros / 1000) * 1000 + 1"),

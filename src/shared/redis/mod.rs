@@ -20,7 +20,8 @@ use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError, Versioned
 use crate::rules::CheckedShared;
 
 /// Asks for a batch.
-static ASK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ask.lua")));
+static ASK: LazyLock<Script> = LazyLock::new(|| Script::new(ASK_TEXT));
+const ASK_TEXT: &str = concat!("#!lua flags=allow-oom\n", include_str!("said.lua"), include_str!("ask.lua"));
 /// Keeps the rules of the highest version.
 static RULES: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("rules.lua")));
 /// Tells news and writes them down.
