@@ -7,8 +7,7 @@
 --   those (window, left, epoch and number of the start that was answered or 0 and 0, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
 -- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
--- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left);
--- of others 0, 0, 0, 0.
+-- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left).
 local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
@@ -458,7 +457,7 @@ for _, l in ipairs(limits) do
   end
   if l.kind == 'w' then
     if l.used > 0 or till > now then
-      local head = text(l.epoch) .. '/' .. text(l.settles) .. '/' .. given_text(l)
+      local head = string.format('%.0f/%.0f/%s', l.epoch, l.settles, given_text(l))
       if l.fresh then
         redis.call('RPUSH', l.key, head)
       elseif l.popped > 0 then
@@ -523,7 +522,7 @@ for _, l in ipairs(limits) do
     if stays > 0 then
       local kept = text(l.due)
       if l.kind == 'b' then
-        kept = kept .. '/' .. text(l.epoch) .. '/' .. given_text(l)
+        kept = string.format('%s/%.0f/%s', kept, l.epoch, given_text(l))
       end
       redis.call('SET', l.key, kept, 'PX', millis(stays))
     elseif l.was then
@@ -540,13 +539,15 @@ for _, l in ipairs(limits) do
   said[#said + 1] = is_due and 1 or l.epoch
   said[#said + 1] = l.newest
   said[#said + 1] = l.lost and 1 or 0
-  said[#said + 1] = l.narrowed and l.epoch or 0
-  said[#said + 1] = l.narrowed and l.given or 0
-  said[#said + 1] = l.narrowed and room(l) or 0
-  said[#said + 1] = l.narrowed and #l.windows or 0
-  for _, w in ipairs(l.windows) do
-    said[#said + 1] = w.name
-    said[#said + 1] = w.left
+  if l.narrowed then
+    said[#said + 1] = l.epoch
+    said[#said + 1] = l.given
+    said[#said + 1] = room(l)
+    said[#said + 1] = #l.windows
+    for _, w in ipairs(l.windows) do
+      said[#said + 1] = w.name
+      said[#said + 1] = w.left
+    end
   end
 end
 if lasts > 0 then
