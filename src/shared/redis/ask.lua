@@ -7,8 +7,7 @@
 --   those (window, left, epoch and number of the start that was answered or 0 and 0, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
 -- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
--- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left);
--- of others 0, 0, 0, 0.
+-- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left).
 local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
@@ -80,46 +79,53 @@ local function gone(l, cell)
   return (cell + 1) * width(l) + l.b
 end
 
--- Reads as many of the oldest starts as are over and as would have to go for everything that is asked and left to others.
-local function read_oldest(l, asked)
-  l.first = {}
-  local look = math.max(l.used + asked - l.a, 0) + 1
-  repeat
-    for _, date in ipairs(redis.call('LRANGE', l.key, #l.first + 1, math.min(look, l.used))) do
-      l.first[#l.first + 1] = date
-    end
+-- Counts what is over of the oldest starts, of which so many were read; reads more where all of those are.
+local function count_over(l, look)
+  while true do
     -- The newest one is not over.
     while tonumber(l.first[l.popped + 1] or now) + l.b <= now do
       l.popped = l.popped + 1
     end
+    if l.popped < #l.first then
+      break
+    end
     look = 2 * look + 2
-  until l.popped < #l.first
+    for _, date in ipairs(redis.call('LRANGE', l.key, #l.first + 1, look)) do
+      l.first[#l.first + 1] = date
+    end
+  end
   l.used = l.used - l.popped
 end
 
 -- Reads a limit, forgets what is over, hears what is told, and sees whether anything was lost.
 local function open_list(l, asked)
   local length = redis.call('LLEN', l.key)
-  l.used, l.fresh, l.popped = math.max(length - 1, 0), length == 0, 0
+  l.used, l.fresh, l.popped, l.first, l.newest = math.max(length - 1, 0), length == 0, 0, {}, 0
   if l.fresh then
     l.epoch = now
-    l.first = {}
   else
-    local epoch, settles, given = string.match(redis.call('LINDEX', l.key, 0), '^(%d+)/(%d+)/(.*)$')
+    -- As many of the oldest as would have to go for everything that is asked and left to others.
+    local look = math.max(l.used + asked - l.a, 0) + 1
+    local all = redis.call('LRANGE', l.key, 0, look)
+    for i = 2, #all do
+      l.first[i - 1] = all[i]
+    end
+    local epoch, settles, given = string.match(all[1], '^(%d+)/(%d+)/(.*)$')
     l.epoch, l.settles = tonumber(epoch), tonumber(settles)
     read_given(l, given, now)
-  end
-  l.newest = l.used > 0 and tonumber(redis.call('LINDEX', l.key, -1)) or 0
-  if not l.fresh and l.newest + l.b <= now then
-    -- All is over: whatever comes begins anew.
-    redis.call('DEL', l.key)
-    l.fresh, l.popped, l.used, l.newest, l.first = true, 0, 0, 0, {}
-    if l.settles <= now and #l.windows == 0 then
-      l.epoch, l.settles, l.given = now, 0, 0
+    if l.used > 0 then
+      l.newest = tonumber(#l.first == l.used and l.first[l.used] or redis.call('LINDEX', l.key, -1))
     end
-  end
-  if not l.fresh then
-    read_oldest(l, asked)
+    if l.newest + l.b > now then
+      count_over(l, look)
+    else
+      -- All is over: whatever comes begins anew.
+      redis.call('DEL', l.key)
+      l.fresh, l.used, l.newest, l.first = true, 0, 0, {}
+      if l.settles <= now and #l.windows == 0 then
+        l.epoch, l.settles, l.given = now, 0, 0
+      end
+    end
   end
   l.added = {}
   if #l.told > 0 then
@@ -451,7 +457,7 @@ for _, l in ipairs(limits) do
   end
   if l.kind == 'w' then
     if l.used > 0 or till > now then
-      local head = text(l.epoch) .. '/' .. text(l.settles) .. '/' .. given_text(l)
+      local head = string.format('%.0f/%.0f/%s', l.epoch, l.settles, given_text(l))
       if l.fresh then
         redis.call('RPUSH', l.key, head)
       elseif l.popped > 0 then
@@ -516,7 +522,7 @@ for _, l in ipairs(limits) do
     if stays > 0 then
       local kept = text(l.due)
       if l.kind == 'b' then
-        kept = kept .. '/' .. text(l.epoch) .. '/' .. given_text(l)
+        kept = string.format('%s/%.0f/%s', kept, l.epoch, given_text(l))
       end
       redis.call('SET', l.key, kept, 'PX', millis(stays))
     elseif l.was then
@@ -533,13 +539,15 @@ for _, l in ipairs(limits) do
   said[#said + 1] = is_due and 1 or l.epoch
   said[#said + 1] = l.newest
   said[#said + 1] = l.lost and 1 or 0
-  said[#said + 1] = l.narrowed and l.epoch or 0
-  said[#said + 1] = l.narrowed and l.given or 0
-  said[#said + 1] = l.narrowed and room(l) or 0
-  said[#said + 1] = l.narrowed and #l.windows or 0
-  for _, w in ipairs(l.windows) do
-    said[#said + 1] = w.name
-    said[#said + 1] = w.left
+  if l.narrowed then
+    said[#said + 1] = l.epoch
+    said[#said + 1] = l.given
+    said[#said + 1] = room(l)
+    said[#said + 1] = #l.windows
+    for _, w in ipairs(l.windows) do
+      said[#said + 1] = w.name
+      said[#said + 1] = w.left
+    end
   end
 end
 if lasts > 0 then

@@ -7,15 +7,19 @@ end
 
 -- How much was given, and what servers leave of it, as text.
 local function given_text(l)
-  local parts = { text(l.given) }
+  local kept = text(l.given)
   for _, w in ipairs(l.windows) do
-    parts[#parts + 1] = table.concat({ text(w.name), text(w.left), text(w.epoch), text(w.number), text(w.till) }, ':')
+    kept = string.format('%s/%.0f:%.0f:%.0f:%.0f:%.0f', kept, w.name, w.left, w.epoch, w.number, w.till)
   end
-  return table.concat(parts, '/')
+  return kept
 end
 
 -- The same back, without the windows that are over.
 local function read_given(l, kept, now)
+  l.given = tonumber(kept)
+  if l.given then
+    return
+  end
   l.given = tonumber(string.match(kept, '^%d+'))
   for name, left, epoch, given, till in string.gmatch(kept, '/(%d+):(%d+):(%d+):(%d+):(%d+)') do
     if tonumber(till) > now then

@@ -73,17 +73,21 @@ pub(super) fn reply(ask: &Ask, (now, taken, said): &(i64, Vec<i64>, Vec<i64>)) -
 fn limit_reply(kind: LimitKind, numbers: &mut impl Iterator<Item = i64>) -> Option<Result<LimitReply, StoreError>> {
     let mut next = || numbers.next();
     let (wait, epoch, newest, lost) = (next()?, next()?, next()?, next()?);
-    let (began, given, room, windows) = (next()?, next()?, next()?, next()?);
-    let windows = (0..windows).map(|_| Some((natural(next()?), small(next()?)))).collect::<Option<_>>()?;
+    let stand = if is_narrowed(kind) {
+        let (last, room, windows) = (Serial { epoch: natural(next()?), number: natural(next()?) }, next()?, next()?);
+        let windows = (0..windows).map(|_| Some((natural(next()?), small(next()?)))).collect::<Option<_>>()?;
+        Some(Stand { last, room: small(room), windows })
+    } else {
+        None
+    };
     if wait < -1 {
         return Some(Err(StoreError::Garbled(format!("a wait of {wait} us"))));
     }
-    let last = Serial { epoch: natural(began), number: natural(given) };
     Some(Ok(LimitReply {
         wait: u64::try_from(wait).ok().map(Duration::from_micros),
         known: Known { epoch: natural(epoch), newest: natural(newest) },
         lost: lost != 0,
-        stand: is_narrowed(kind).then(|| Stand { last, room: small(room), windows }),
+        stand,
     }))
 }
 
