@@ -371,3 +371,22 @@ async fn what_was_given_since_a_store_forgot_is_not_told_again() {
     sleep(10 * SEC).await;
     assert_eq!(log.most_in(10 * SEC), 20);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_window_that_is_counted_in_another_way_keeps_its_count() {
+    let store = MemoryStore::new();
+    let text = |count: u32| format!("overall = {{ limit = '{count}/60s', shared = true }}");
+    let [one, other] = [0; 2].map(|_| process(&text(1_000), &store));
+    let log = Log::new();
+    log.send(&one, 1, 500);
+    log.send(&other, 1, 500);
+    sleep(SEC).await;
+    // A thousand starts are listed, more are counted in parts of the minute.
+    for balancer in [&one, &other] {
+        balancer.replace_rules(rules(&text(1_001)));
+    }
+    sleep(SEC).await;
+    log.send(&one, 1, 1_000);
+    sleep(10 * SEC).await;
+    assert_eq!(log.starts().len(), 1_001);
+}

@@ -424,3 +424,17 @@ async fn no_history_is_over() {
     assert!(exact * 3 < deaf && mixed * 2 < deaf, "{sums:?}");
     assert!(mixed_in_vain * 10 < deaf_in_vain && deaf_in_vain > 100, "{sums:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_missed_that_there_is_more_again_asks_when_news_are_heard_again() {
+    let store = MemoryStore::new();
+    let [one, other] = two(TEN, &store);
+    run(&one, Some(&left(0, 3_000))).await;
+    let log = Log::new();
+    log.send(&other, 1);
+    sleep(SEC).await;
+    store.deafen();
+    one.observe(Target::overall(), &left(5, 3_000)).unwrap();
+    sleep(10 * SEC).await;
+    assert_eq!(log.starts.lock().unwrap().len(), 1);
+}

@@ -142,3 +142,21 @@ async fn calls_of_one_key_start_in_order_though_the_store_refuses_the_first() {
     // The store counts a start as of 2 ms later, when it may have begun.
     assert_eq!(*log.lock().unwrap(), [("first", 5_002), ("second", 5_002)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_for_urgent_calls_is_not_closed_to_them() {
+    let text = "overall = { limit = '100/60s', shared = true }\n[rules]\nurgent = {}\nbulk = { priority = 2 }";
+    let store = MemoryStore::new();
+    let rules: Rules = text.parse().unwrap();
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build());
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&one, &log, begin, "urgent", 98);
+    sleep(SEC).await;
+    // The other one has started nothing: it learns from the store that there is no room for bulk, which leaves two.
+    send(&other, &log, begin, "bulk", 1);
+    sleep(SEC).await;
+    send(&other, &log, begin, "urgent", 2);
+    sleep(10 * SEC).await;
+    let starts = log.lock().unwrap().clone();
+    assert_eq!(starts, [vec![("urgent", 0); 98], vec![("urgent", 2_000); 2]].concat());
+}

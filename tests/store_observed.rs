@@ -5,7 +5,7 @@ use std::sync::Arc;
 use request_balancer::Rules;
 use request_balancer::engine::{
     Answers, Batch, Charge, Claim, Enter, Entry, Instant, KeyId, Nanos, Reach, RequestId, RuleId, Said, Scheduler,
-    Serial, ServerReset, ServerWindow, Stand, Target,
+    Serial, ServerReset, ServerWindow, Side, Stand, Target,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -179,7 +179,7 @@ fn nothing_left_is_told_at_once_unless_the_store_knows() {
     assert_eq!(world.told_at_once(102), None);
     // Another window is not known to it.
     world.machine.observe_target(at(103), Target::Overall, [left_of("other", 0, 30_000)]);
-    assert_eq!(words(&world.told_at_once(103).unwrap()), [(0, Some(serial(11))), (0, None)]);
+    assert_eq!(words(&world.told_at_once(103).unwrap()), [(0, Some(serial(11))), (0, Some(serial(11)))]);
 }
 
 /// What an early answer left looks like less than it is: everything that was given since is taken off. A later one says so.
@@ -227,15 +227,13 @@ fn what_can_narrow_nothing_is_not_told() {
 }
 
 #[test]
-fn of_a_limit_that_the_store_said_nothing_of_only_a_stop_is_told_at_once() {
-    let mut world = World::new(OVERALL);
-    world.machine.observe_target(at(0), Target::Overall, [left(3)]);
-    assert!(!world.machine.wants_store());
-    let (_, said) = world.start(0, stand(1, 2));
-    assert_eq!(words(&said), [(3, None)]);
-    let mut world = World::new(OVERALL);
-    world.machine.observe_target(at(0), Target::Overall, [left(0)]);
-    assert_eq!(words(&world.told_at_once(0).unwrap()), [(0, None)]);
+fn what_is_so_as_of_now_of_a_limit_that_the_store_said_nothing_of_is_told_at_once() {
+    // It would not be so any more when it is told later.
+    for count in [3, 0] {
+        let mut world = World::new(OVERALL);
+        world.machine.observe_target(at(0), Target::Overall, [left(count)]);
+        assert_eq!(words(&world.told_at_once(0).unwrap()), [(count, None)]);
+    }
 }
 
 #[test]
@@ -251,9 +249,10 @@ fn the_newest_word_of_each_window_is_told() {
     // So is what is said by other ways than a response.
     world.hear(300, ids[2], left(7));
     world.machine.observe_target(at(301), Target::Overall, [left(9)]);
-    world.hear(302, ids[2], left(9));
+    world.hear(302, ids[2], left(8));
     let (_, said) = world.start(400, stand(5, 0));
-    assert_eq!(words(&said), [(9, Some(serial(3)))]);
+    // It knows of the last start that the store gave, and that answer of an earlier one.
+    assert_eq!(words(&said), [(9, Some(serial(4)))]);
 }
 
 /// Which of many answers comes last says nothing.
@@ -390,7 +389,6 @@ fn what_is_to_be_told_is_bounded() {
     say(&mut world, 0, left_of("ratelimit", 3, 1_000));
     // What is over makes room.
     say(&mut world, 1_500, left(4));
-    assert!(!world.machine.wants_store());
     for key in &keys {
         world.machine.enter(at(2_000), *key, RULE, Entry::default()).unwrap();
     }
@@ -412,4 +410,30 @@ fn what_is_to_be_told_is_bounded() {
         world.machine.answer(at(3_000), &Answers::default());
     }
     assert_eq!((told.len(), told.iter().all(|said| said.left == 0)), (1_024, true));
+}
+
+#[test]
+fn that_nothing_is_left_is_told_though_much_else_waits_to_be_told() {
+    let mut world =
+        World::new("overall = { limit = '100000/60s', shared = true }\nper_key = { limit = '20/1h', shared = true }");
+    for key in 0..1_100_u64 {
+        let key = world.machine.add_key(at(key), key);
+        let Ok(Enter::Waiting(id)) = world.machine.enter(at(1), key, RULE, Entry::default()) else {
+            panic!("it waits")
+        };
+        let batch = world.machine.collect(at(1)).unwrap();
+        let stands = batch.lines.iter().map(|_| Some(stand(1, 19))).collect();
+        let answers = Answers { taken: vec![true], stands, usable_until: Instant::NEVER, ..Answers::default() };
+        world.machine.answer(at(1), &answers);
+        world.claim(1, id);
+        let window = ServerWindow { limit: Some(20), side: Some(Side::Key), ..left_of("each", 15, 3_000_000) };
+        world.hear(1, id, window);
+        world.machine.finish(at(1), id);
+    }
+    assert!(!world.machine.wants_store());
+    assert!(world.machine.observe_target(at(2), Target::Overall, [left(0)]));
+    assert!(world.machine.wants_store());
+    let batch = world.machine.collect(at(2)).unwrap();
+    let nothing = batch.lines.iter().filter(|line| line.said.iter().any(|said| said.left == 0)).count();
+    assert_eq!(nothing, 1);
 }

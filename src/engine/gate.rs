@@ -3,7 +3,7 @@
 use super::answer::KeyId;
 use super::cost::Costs;
 use super::limit::{Ask, PaceClock};
-use super::plan::{PaceRef, RuleId};
+use super::plan::{LimitRef, PaceRef, RuleId};
 use super::pool::EndpointId;
 use super::queue::Queue;
 use super::request::{Request, Stage};
@@ -91,8 +91,11 @@ impl<W> Scheduler<W> {
         let of_one = if answer != Ask::Room && !costs.is_plain() { ask(Costs::ONE) } else { answer };
         let too_costly = answer != Ask::Room && of_one == Ask::Room;
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
-            let sites = plan_of_rule.shared.iter().filter(|bound| takes(bound.limit)).map(|bound| bound.limit);
-            let until = sites.map(|limit| store.closed_until(Site::Shared(limit))).max().unwrap_or(Instant::ZERO);
+            let bound = plan_of_rule.shared.iter().filter(|bound| takes(bound.limit));
+            let until = bound.map(|&LimitRef { limit, reserve }| {
+                store.closed_until(Site::Shared(limit), if waived { 0 } else { reserve })
+            });
+            let until = until.max().unwrap_or(Instant::ZERO);
             // Whoever comes waits for it, whatever it costs.
             if until > now {
                 return Gate::Closed(Some(until));
@@ -154,9 +157,14 @@ impl<W> Scheduler<W> {
         }
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
             let own = (0..Queue::own(&queue.numbers, rule).len())
-                .map(|limit| Site::Own(RuleId(queue.rule), id_of_key, limit));
-            let of_key = rule.key.iter().map(|bound| Site::Key(id_of_key, bound.limit));
-            let until = own.chain(of_key).map(|site| store.closed_until(site)).max().unwrap_or(Instant::ZERO);
+                .map(|limit| (Site::Own(RuleId(queue.rule), id_of_key, limit), 0));
+            let is_waived = waived || queue.owed;
+            let of_key = rule
+                .key
+                .iter()
+                .map(|bound| (Site::Key(id_of_key, bound.limit), if is_waived { 0 } else { bound.reserve }));
+            let until = own.chain(of_key).map(|(site, reserve)| store.closed_until(site, reserve));
+            let until = until.max().unwrap_or(Instant::ZERO);
             if until > now {
                 return Err(Refusal::Until(until));
             }

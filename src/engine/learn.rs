@@ -57,7 +57,7 @@ impl<W> Scheduler<W> {
         let until = now.saturating_add(KEPT);
         if let Some(specs) = change {
             let configured = record.numbers.as_ref().and_then(|own| own.configured()).map(Arc::clone);
-            self.renumber(now, queue, Some(Own { specs, learnt: Some(Learnt { until, configured }) }));
+            self.renumber_in_store(now, queue, Some(Own { specs, learnt: Some(Learnt { until, configured }) }));
         } else if let Some(learnt) = self.queues[queue].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
             learnt.until = until;
         }
@@ -69,8 +69,16 @@ impl<W> Scheduler<W> {
         let Some(Learnt { until, configured }) = &own.learnt else { return };
         if *until <= now {
             let configured = configured.as_ref().map(|specs| Own::given(Arc::clone(specs)));
-            self.renumber(now, queue, configured);
+            self.renumber_in_store(now, queue, configured);
         }
+    }
+
+    /// Gives a queue other numbers, and has a store that keeps them told of past starts.
+    pub(super) fn renumber_in_store(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
+        self.recall_where(now, |other| other == queue);
+        let old = self.own_of_store(queue);
+        self.renumber(now, queue, numbers);
+        self.review_store_of(queue, &old);
     }
 
     /// Gives a queue other numbers; what is known of past starts counts under them.

@@ -14,6 +14,7 @@ use super::quick::Quick;
 use super::request::{Request, Stage, comes_before};
 use super::scheduler::{RuleState, Scheduler};
 use super::slab::NIL;
+use super::store::Site;
 use super::time::Instant;
 
 impl Plan {
@@ -129,6 +130,7 @@ impl<W> Scheduler<W> {
         }
         let mut old = self.keys.remove(from.index);
         self.streaks.merge(from, into);
+        self.forget_in_store(from);
         let record = &mut self.keys[into.index];
         (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
         record.limits.merge(now, &old.limits);
@@ -137,7 +139,7 @@ impl<W> Scheduler<W> {
         }
         self.merge_seats(now, into.index, old.sides.take_seat());
         self.count_busy(into.index);
-        self.review_slots(|_| true);
+        self.review_slots(|_| true, |site| matches!(site, Site::Shared(_) | Site::Endpoint(..)));
         let held = self.keys[into.index].hold;
         self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
         self.refuse_unfit(now);

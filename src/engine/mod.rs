@@ -71,9 +71,9 @@ pub use retry_budget::RetryBudget;
 pub use scheduler::Scheduler;
 pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
-pub use store::{Answers, Batch, Line, Reach, Said, Serial, Site, Stand, Take, Told, Word};
 #[cfg(feature = "shared")]
-pub(crate) use store::{WINDOWS, is_narrowed};
+pub(crate) use store::{ALL, LISTED, WINDOWS, is_narrowed};
+pub use store::{Answers, Batch, Line, Reach, Said, Serial, Site, Stand, Take, Told, Word};
 pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

@@ -468,10 +468,7 @@ impl<W> Scheduler<W> {
             return false;
         }
         let queue = self.queue_of(key.index, rule);
-        self.recall_where(now, |other| other == queue);
-        let old = self.own_of_store(queue);
-        self.renumber(now, queue, numbers.map(Own::given));
-        self.review_store_of(queue, &old);
+        self.renumber_in_store(now, queue, numbers.map(Own::given));
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
         self.keys[key.index].busy += 1;

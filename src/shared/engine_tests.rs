@@ -8,7 +8,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::store::{Ask, AskedLimit, Known, News, Reply};
-use super::tally::{CELLS, LISTED, Tally};
+use super::tally::{CELLS, Tally};
+use crate::engine::LISTED;
 use crate::engine::{
     Answers, Charge, Claim, Entry, Instant, KeyId, LimitKind, LimitSpec, Nanos, Plan, Reach, RequestId, RuleId,
     Scheduler, Site, Take, Told, Turned,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::engine::{Charge, LimitKind, LimitSpec, Nanos, Origin};
+use crate::engine::{Charge, LISTED, LimitKind, LimitSpec, Nanos, Origin};
 
 /// The version of what is kept under a name. Processes that keep something else use another one.
 const FORMAT: &str = "v1";
@@ -27,7 +27,7 @@ pub(super) fn of_limit(prefix: &str, spec: &LimitSpec, unit: Option<&str>, key: 
     let micros = |span: Nanos| span.get().div_ceil(1_000);
     let _ = match spec.kind {
         LimitKind::Window { period, .. } if period.is_zero() => write!(name, ":c"),
-        LimitKind::Window { count, period, .. } if count > super::tally::LISTED => write!(name, ":t{}", micros(period)),
+        LimitKind::Window { count, period, .. } if count > LISTED => write!(name, ":t{}", micros(period)),
         LimitKind::Window { period, .. } => write!(name, ":w{}", micros(period)),
         LimitKind::Spaced { interval, .. } => write!(name, ":s{}", micros(interval)),
         LimitKind::Bucket { interval, .. } => write!(name, ":b{}", micros(interval)),

@@ -141,6 +141,10 @@ impl Link {
             self.hearing.fetch_add(1, Ordering::Relaxed);
             (reach == Reach::Back(Instant::NEVER)).then_some(Reach::Back(now))
         });
+        if let Some(shared) = shared.upgrade() {
+            // That there is room again may have been told while nobody heard it.
+            shared.with(|state, now| state.machine.reopen_all(now));
+        }
         Hearing(&self.hearing)
     }
 

@@ -19,7 +19,7 @@ use super::plan::{Kept, LimitKind, LimitRef, LimitSpec};
 use super::time::{Instant, Nanos};
 
 pub(crate) use self::calendar::Days;
-pub(crate) use self::observed::Word;
+pub(crate) use self::observed::{LONGEST, Word};
 pub(crate) use self::pace::PaceClock;
 pub use self::past::Past;
 pub(crate) use self::spec::{Spec, capacity, counts_from_end, period};

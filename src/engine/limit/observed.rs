@@ -30,7 +30,7 @@ const ENDS: usize = 64;
 /// How much faster than on average what was taken comes back past a reset: together, if it was taken together.
 const BURST: u64 = 4;
 /// Past which nothing is believed at all, so that no server's word keeps a key for ever: the longest month.
-const LONGEST: Nanos = Nanos::from_secs(31 * 86_400);
+pub(crate) const LONGEST: Nanos = Nanos::from_secs(31 * 86_400);
 
 /// Everything that is known of one limit from the server.
 #[derive(Debug, Default)]

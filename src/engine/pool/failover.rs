@@ -218,6 +218,7 @@ impl<W> Scheduler<W> {
         state.renew();
         self.forget_told_of_keys(endpoint);
         self.streaks.forget_endpoint(endpoint);
+        self.forget_servers_of(now, endpoint);
         if was_disabled {
             self.notices.push(Notice::EndpointEnabled { endpoint });
         }

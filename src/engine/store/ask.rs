@@ -85,7 +85,10 @@ impl<W> Scheduler<W> {
         for (position, line) in lines.iter().enumerate() {
             if let Some(Some(wait)) = answers.waits.get(position) {
                 let until = now.saturating_add(*wait);
-                store.close(line.site, until);
+                // Who leaves less to others than any that was refused may have what those could not.
+                let refused = asked.iter().enumerate().filter(|(at, _)| !answers.has_taken(*at));
+                let takes = refused.flat_map(|(_, asked)| &asked.takes).filter(|take| take.line == position);
+                store.close(line.site, until, takes.map(|take| take.reserve).min().unwrap_or(0));
                 if let (Site::Endpoint(endpoint, _), Some(pool)) = (line.site, &mut self.pool) {
                     let endpoint = &mut pool.endpoints[usize::from(endpoint.0)];
                     endpoint.closed = endpoint.closed.max(until);
@@ -155,6 +158,13 @@ impl<W> Scheduler<W> {
             }
         }
         self.dispatch(now);
+    }
+
+    /// There may be room again in any limit.
+    pub fn reopen_all(&mut self, now: Instant) {
+        for site in self.closed_sites() {
+            self.reopen(now, site);
+        }
     }
 
     /// How things stand before a queue of a lane has its turn.

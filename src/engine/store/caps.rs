@@ -103,14 +103,16 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn closed_in_store(&self, rule: usize, key: Option<u32>, queue: Option<u32>) -> Instant {
         let Some(store) = self.store.as_deref().filter(|store| store.closes_any()) else { return Instant::ZERO };
         let plan = &self.plan.rules[rule];
-        let overall = plan.shared.iter().map(|bound| Site::Shared(bound.limit));
+        let overall = plan.shared.iter().map(|bound| (Site::Shared(bound.limit), bound.reserve));
         let id = key.map(|key| KeyId { index: key, generation: self.keys.generation(key) });
-        let of_key = id.into_iter().flat_map(|id| plan.key.iter().map(move |bound| Site::Key(id, bound.limit)));
+        let of_key =
+            id.into_iter().flat_map(|id| plan.key.iter().map(move |bound| (Site::Key(id, bound.limit), bound.reserve)));
         let own = id.zip(queue).into_iter().flat_map(|(id, queue)| {
             let limits = Queue::own(&self.queues[queue].numbers, plan).len();
-            (0..limits).map(move |limit| Site::Own(RuleId(self.queues[queue].rule), id, limit))
+            (0..limits).map(move |limit| (Site::Own(RuleId(self.queues[queue].rule), id, limit), 0))
         });
-        overall.chain(of_key).chain(own).map(|site| store.closed_until(site)).max().unwrap_or(Instant::ZERO)
+        let all = overall.chain(of_key).chain(own).map(|(site, reserve)| store.closed_until(site, reserve));
+        all.max().unwrap_or(Instant::ZERO)
     }
 
     /// A request that was granted starts.
@@ -151,7 +153,7 @@ impl<W> Scheduler<W> {
     /// A key goes: nothing that is known of its limits is of use to the store.
     pub(in crate::engine) fn forget_in_store(&mut self, id: KeyId) {
         let Some(store) = &mut self.store else { return };
-        let Store { untold, counted, .. } = &mut **store;
+        let Store { untold, counted, servers, .. } = &mut **store;
         let mut forget = |from: Site, to: Site| {
             while let Some((&site, _)) = untold.range(from..=to).next() {
                 untold.remove(&site);
@@ -159,6 +161,7 @@ impl<W> Scheduler<W> {
             while let Some(&site) = counted.range(from..=to).next() {
                 counted.remove(&site);
             }
+            servers.forget_between(from, to);
         };
         forget(Site::Key(id, 0), Site::Key(id, usize::MAX));
         for (rule, _) in (0..=u16::MAX).zip(&*self.plan.rules) {

@@ -2,7 +2,7 @@
 
 use std::mem::{discriminant, take};
 
-use super::Site;
+use super::{Given, LISTED, Site};
 use crate::engine::answer::KeyId;
 use crate::engine::plan::{LimitKind, LimitSpec, Plan, RuleId};
 use crate::engine::pool::EndpointId;
@@ -26,12 +26,12 @@ impl LimitSpec {
     }
 }
 
-/// What a store counts by: the length of a window, the time that spacing and buckets take for one.
-fn span(spec: &LimitSpec) -> Nanos {
+/// What a store counts by: the length of a window, and whether it lists starts; the time that spacing and buckets take for one.
+fn span(spec: &LimitSpec) -> (Nanos, bool) {
     match spec.kind {
-        LimitKind::Window { period, .. } => period,
-        LimitKind::Spaced { interval, .. } | LimitKind::Bucket { interval, .. } => interval,
-        LimitKind::Calendar { .. } => Nanos::ZERO,
+        LimitKind::Window { period, count, .. } => (period, !period.is_zero() && count <= LISTED),
+        LimitKind::Spaced { interval, .. } | LimitKind::Bucket { interval, .. } => (interval, false),
+        LimitKind::Calendar { .. } => (Nanos::ZERO, false),
     }
 }
 
@@ -81,7 +81,7 @@ impl<W> Scheduler<W> {
                 store.untold.insert(site, Instant::ZERO);
             }
         }
-        self.review_slots(|_| true);
+        self.review_slots(|_| true, |_| false);
     }
 
     /// The numbers of a queue, if there is a store that may have to hear of others.
@@ -108,11 +108,15 @@ impl<W> Scheduler<W> {
                 store.servers.forget(site);
             }
         }
-        self.review_slots(|other| other == queue);
+        self.review_slots(
+            |other| other == queue,
+            |site| !matches!(site, Site::Own(of, id, _) if (of.0, id) == (rule, key)),
+        );
     }
 
-    /// Writes anew down who of these queues holds which slots, and has the store told of them.
-    pub(in crate::engine) fn review_slots(&mut self, which: impl Fn(u32) -> bool) {
+    /// Writes anew down who of these queues holds which slots, and has the store told of them. Which start of a limit a request
+    /// is stays known where that limit stands as before.
+    pub(in crate::engine) fn review_slots(&mut self, which: impl Fn(u32) -> bool, stays: impl Fn(Site) -> bool) {
         if self.store.is_none() {
             return;
         }
@@ -130,9 +134,11 @@ impl<W> Scheduler<W> {
                 store.changed.insert(*site);
             }
             self.note_alone(index);
-            let until = given.and_then(|given| given.usable_until);
-            if let Some(store) = self.store.as_mut().filter(|_| until.is_some()) {
-                store.given.entry(index).or_default().usable_until = until;
+            let Some(Given { usable_until, mut serials, .. }) = given else { continue };
+            serials.retain(|(site, _)| stays(*site));
+            if let Some(store) = self.store.as_mut().filter(|_| usable_until.is_some() || !serials.is_empty()) {
+                let given = store.given.entry(index).or_default();
+                (given.usable_until, given.serials) = (usable_until, serials);
             }
         }
         if let Some(store) = &mut self.store {

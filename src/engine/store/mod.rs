@@ -22,9 +22,9 @@ use super::pool::EndpointId;
 use super::time::{Instant, Nanos};
 
 use self::observed::Servers;
-pub use self::observed::{Said, Serial, Stand};
 #[cfg(feature = "shared")]
-pub(crate) use self::observed::{WINDOWS, is_narrowed};
+pub(crate) use self::observed::{ALL, WINDOWS, is_narrowed};
+pub use self::observed::{Said, Serial, Stand};
 pub use self::words::Word;
 
 /// Where a limit that a store keeps stands in the machine.
@@ -170,8 +170,8 @@ pub(super) struct Store {
     asked: Vec<Asked>,
     lines: Vec<Line>,
     places: BTreeMap<Site, usize>,
-    /// Limits that have nothing until an instant, as the store said.
-    closed: BTreeMap<Site, Instant>,
+    /// Limits that have nothing until an instant, as the store said, for those that leave so much to others.
+    closed: BTreeMap<Site, (Instant, u32)>,
     ends: BTreeSet<(Instant, Site)>,
     /// What the store gave to requests that are granted or run.
     given: BTreeMap<u32, Given>,
@@ -224,6 +224,8 @@ struct Given {
     serials: Vec<(Site, Serial)>,
 }
 
+/// A window that counts more than this is counted in parts of its length, under another name than one that lists its starts.
+pub(crate) const LISTED: u32 = 1_000;
 /// Requests of one batch: the store is to do nothing else meanwhile.
 const MOST: usize = 256;
 
@@ -281,9 +283,10 @@ impl Store {
         }
     }
 
-    /// Until when a limit has nothing, as far as the store said.
-    pub(super) fn closed_until(&self, site: Site) -> Instant {
-        if !self.is_asked() { Instant::ZERO } else { self.closed.get(&site).copied().unwrap_or(Instant::ZERO) }
+    /// Until when a limit has nothing for those that leave so much of it to others, as far as the store said.
+    pub(super) fn closed_until(&self, site: Site, reserve: u32) -> Instant {
+        let closed = self.closed.get(&site).filter(|(_, to)| reserve >= *to && self.is_asked());
+        closed.map_or(Instant::ZERO, |(until, _)| *until)
     }
 
     /// Whether any limit is known to have nothing.
@@ -291,15 +294,15 @@ impl Store {
         !self.closed.is_empty() && self.is_asked()
     }
 
-    fn close(&mut self, site: Site, until: Instant) {
+    fn close(&mut self, site: Site, until: Instant, reserve: u32) {
         self.reopen(site);
-        self.closed.insert(site, until);
+        self.closed.insert(site, (until, reserve));
         self.ends.insert((until, site));
     }
 
     fn reopen(&mut self, site: Site) -> bool {
         let was = self.closed.remove(&site);
-        if let Some(until) = was {
+        if let Some((until, _)) = was {
             self.ends.remove(&(until, site));
         }
         was.is_some()

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 
 use super::{MOST, Site, Store};
-use crate::engine::limit::{Word, capacity};
+use crate::engine::limit::{LONGEST, Word, capacity};
 use crate::engine::plan::LimitKind;
-use crate::engine::pool::Mark;
+use crate::engine::pool::{EndpointId, Mark};
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
 
@@ -40,8 +40,11 @@ pub struct Said {
     pub window: u64,
     /// How many were left.
     pub left: u32,
-    /// The start that was answered with it. `None`: no start was, it is so as of now.
+    /// The start that was answered with it, or the last one that was known of when it was said without one. `None`: none was,
+    /// it is so as of now.
     pub answered: Option<Serial>,
+    /// Whether it was said without a start: then it is newer than what that start was answered with.
+    pub is_now: bool,
     /// In how long the window begins anew.
     pub reset: Nanos,
 }
@@ -59,6 +62,8 @@ pub struct Stand {
 
 /// Windows of servers that are kept of one limit: of more, the one with the most left goes.
 pub(crate) const WINDOWS: usize = 4;
+/// What stands for all windows of a limit's server, which is another one from now on.
+pub(crate) const ALL: u64 = 0;
 /// Limits of which there is something to tell; of others nothing is.
 const SITES: usize = 1_024;
 
@@ -79,6 +84,7 @@ struct Heard {
     window: u64,
     left: u32,
     answered: Option<Serial>,
+    is_now: bool,
     until: Instant,
 }
 
@@ -166,6 +172,18 @@ impl Servers {
         self.telling.retain(|(other, _)| *other != site);
     }
 
+    /// The last start of a limit that the store gave, as far as it said.
+    fn last(&self, site: Site) -> Option<Serial> {
+        self.stands.get(site).map(|known| known.stand.last)
+    }
+
+    /// A key goes, and all its limits between these.
+    pub(super) fn forget_between(&mut self, from: Site, to: Site) {
+        while let Some((&site, _)) = self.untold.range(from..=to).next() {
+            self.forget(site);
+        }
+    }
+
     /// A server said something of a limit that has so many. Returns whether the store is to be asked for that alone.
     fn hear(&mut self, now: Instant, site: Site, count: u32, heard: Heard) -> bool {
         if self.stands.is_old(site, &heard) || !self.add(now, site, heard) {
@@ -188,7 +206,10 @@ impl Servers {
         if self.untold.len() >= SITES && !self.untold.contains_key(&site) {
             self.untold.retain(|_, all| all.iter().any(|heard| heard.until > now));
             if self.untold.len() >= SITES {
-                return false;
+                // What makes no difference that matters goes with no question, and gives way to what does.
+                let idle = self.untold.keys().find(|other| !self.urgent.contains(other)).copied();
+                let Some(idle) = idle.filter(|_| self.is_urgent(site, &heard)) else { return false };
+                self.untold.remove(&idle);
             }
         }
         let all = self.untold.entry(site).or_default();
@@ -217,7 +238,8 @@ impl Servers {
 
     /// Whether it makes so much of a difference to what the store said that it can't wait.
     fn is_urgent(&self, site: Site, heard: &Heard) -> bool {
-        let Some(known) = self.stands.get(site) else { return heard.left == 0 };
+        // What is so as of now is so no more when it is told later.
+        let Some(known) = self.stands.get(site) else { return heard.left == 0 || heard.answered.is_none() };
         let Stand { last, room, windows } = &known.stand;
         let given = heard.answered.map_or(0, |serial| serial.until(*last));
         let (left, room) = (u64::from(heard.left).saturating_sub(given), u64::from(*room));
@@ -237,8 +259,8 @@ impl Servers {
                 self.stands.tell(site, heard.window, answered);
             }
             self.telling.push((site, heard));
-            let Heard { window, left, answered, until } = heard;
-            Said { window, left, answered, reset: until.since(now) }
+            let Heard { window, left, answered, is_now, until } = heard;
+            Said { window, left, answered, is_now, reset: until.since(now) }
         });
         told.collect()
     }
@@ -250,7 +272,7 @@ impl Heard {
         match (self.answered, other.answered) {
             (_, None) => false,
             (None, Some(_)) => self.left < other.left,
-            (Some(ours), Some(theirs)) => ours > theirs || ours == theirs && self.left < other.left,
+            (Some(ours), Some(theirs)) => ours > theirs || ours == theirs && !other.is_now && self.left < other.left,
         }
     }
 }
@@ -260,19 +282,41 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn note_for_store(&mut self, site: Site, answered: Option<u32>, word: &Word<'_>) {
         let Some(spec) = self.shared_spec(site).filter(|spec| is_narrowed(spec.kind)) else { return };
         let Some(store) = self.store.as_mut().filter(|_| word.reset.is_some()) else { return };
-        let answered = match answered {
-            None => None,
+        let serial = match answered {
+            None => store.servers.last(site),
             Some(index) => match store.serial(index, site) {
                 Some(serial) => Some(serial),
                 // It started without the store.
                 None => return,
             },
         };
-        let heard =
-            Heard { window: number(word.window, word.per), left: word.left, answered, until: word.until(word.at_most) };
+        let heard = Heard {
+            window: number(word.window, word.per),
+            left: word.left,
+            answered: serial,
+            is_now: answered.is_none(),
+            until: word.until(word.at_most),
+        };
         if heard.until > word.read && store.servers.hear(word.read, site, capacity(spec.kind), heard) {
             store.wanted = true;
             self.stirred = true;
+        }
+    }
+
+    /// Another token is behind the name of an endpoint: what servers said of the old one is about nothing any more.
+    pub(in crate::engine) fn forget_servers_of(&mut self, now: Instant, endpoint: EndpointId) {
+        let limits = self.plan.pool.as_ref().and_then(|pool| pool.endpoints.get(usize::from(endpoint.0)));
+        let limits = limits.map_or(0, |endpoint| endpoint.limits.len());
+        for site in (0..limits).map(|limit| Site::Endpoint(endpoint, limit)) {
+            let is_narrowed = self.shared_spec(site).is_some_and(|spec| is_narrowed(spec.kind));
+            let Some(store) = self.store.as_mut().filter(|_| is_narrowed) else { continue };
+            let answered = store.servers.last(site);
+            store.servers.forget(site);
+            let until = now.saturating_add(LONGEST);
+            store.servers.add(now, site, Heard { window: ALL, left: u32::MAX, answered, is_now: true, until });
+            store.servers.urgent.insert(site);
+            store.wanted = true;
+            self.reopen(now, site);
         }
     }
 

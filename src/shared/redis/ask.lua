@@ -4,7 +4,8 @@
 -- KEYS: the clock, then the limits. ARGV: process, number, lag, lease, channel, then for each limit
 --   its kind and four numbers (w, t: count, period; s: interval, largest; b: interval, burst; c: count),
 --   held, epoch, newest, how many things are told, those (ago and cost; or what is owed), how many things servers said,
---   those (window, left, epoch and number of the start that was answered or 0 and 0, time to the reset);
+--   those (window or 0 for all, left, epoch and number of the start that was answered or 0 and 0, 1 if it was said without
+--   a start, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
 -- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
 -- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left).
@@ -43,7 +44,7 @@ for i = 1, #KEYS - 1 do
   end
   l.said = {}
   for j = 1, number() do
-    l.said[j] = { name = number(), left = number(), epoch = number(), number = number(), reset = number() }
+    l.said[j] = { name = number(), left = number(), epoch = number(), number = number(), is_now = number() == 1, reset = number() }
   end
   l.narrowed = l.kind == 'w' or l.kind == 't' or l.kind == 'b'
   l.given, l.windows = 0, {}
@@ -340,10 +341,13 @@ local function has_room(l, cost, reserve)
   if not l.closed and l.settles > now then
     l.closed = l.settles - now
   end
-  if l.closed then
+  -- To who leaves less to others than those that it is closed to it may not be.
+  local before = l.closed
+  if before and reserve >= (l.closed_to or 0) then
     stand_in_line(l)
     return false
   end
+  l.closed = nil
   if l.kind == 's' then
     if l.due > now then
       l.closed = l.due - now
@@ -388,7 +392,12 @@ local function has_room(l, cost, reserve)
   end
   local most = l.kind == 'b' and l.b or l.a
   keep(l, cost + math.min(reserve, math.max(most - cost, 0)), now)
-  return not l.closed
+  if l.closed then
+    l.closed_to = reserve
+    return false
+  end
+  l.closed = before
+  return true
 end
 
 -- How much more there would be now if it were not for servers.
@@ -474,6 +483,8 @@ for _, l in ipairs(limits) do
         redis.call('RPUSH', l.key, unpack(dates))
       end
       stays = math.max(l.newest + l.b, till) - now
+    elseif not l.fresh then
+      redis.call('DEL', l.key)
     end
   elseif l.kind == 't' then
     if l.used > 0 or till > now then
@@ -490,6 +501,8 @@ for _, l in ipairs(limits) do
         redis.call('HSET', l.key, text(cell), text(l.cells[cell]))
       end
       stays = math.max(l.used > 0 and gone(l, l.newest) or 0, till) - now
+    elseif not l.fresh then
+      redis.call('DEL', l.key)
     end
   elseif l.kind == 'c' then
     if not l.stale then

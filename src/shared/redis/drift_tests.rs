@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Client, Script};
 
 use super::{ASK_TEXT, Redis, wire};
-use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Take, Told};
+use crate::engine::{ALL, Anchor, LimitKind, Nanos, Said, Serial, Take, Told};
 use crate::rules::Rules;
 use crate::shared::engine_tests::{self, Kind, Store as Answer};
 use crate::shared::store::{Ask, AskedLimit, Known, News, Store};
@@ -52,9 +52,10 @@ fn said(random: &mut fastrand::Rng, last: Serial, count: u32) -> Vec<Said> {
         let epoch = if random.u8(0..8) == 0 { random.u64(1..=last.epoch + 1) } else { last.epoch };
         let number = last.number.saturating_sub(random.u64(0..6)) + u64::from(random.u8(0..30) == 0);
         Said {
-            window: u64::MAX >> random.u32(12..18),
+            window: if random.u8(0..20) == 0 { ALL } else { u64::MAX >> random.u32(12..18) },
             left: if random.bool() { random.u32(0..6) } else { random.u32(0..=count) },
-            answered: (random.u8(0..4) > 0).then_some(Serial { epoch, number }),
+            answered: (last.epoch > 0 && random.u8(0..4) > 0).then_some(Serial { epoch, number }),
+            is_now: random.u8(0..4) == 0,
             reset: Nanos::new(random.u64(0..30_000_000)),
         }
     };
@@ -107,7 +108,7 @@ async fn real_clock_the_script_and_the_memory_say_the_same() {
             let take = |line: usize| {
                 let most = count(kinds[lines[line]]);
                 let cost = if random.u8(0..4) == 0 { random.u32(1..=most) } else { 1 };
-                Take { line, cost, reserve: random.u32(0..2) }
+                Take { line, cost, reserve: random.u32(0..4) }
             };
             takes.into_iter().map(take).collect()
         });

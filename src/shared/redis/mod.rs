@@ -5,9 +5,8 @@ mod drift_tests;
 mod wire;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -69,9 +68,7 @@ type Subjects = Vec<(String, String)>;
 #[derive(Clone)]
 pub struct Redis {
     client: Client,
-    connection: Arc<Mutex<Option<ConnectionManager>>>,
-    /// Calls that were given up before an answer came, since the last answer.
-    unanswered: Arc<AtomicU32>,
+    line: Arc<Mutex<Option<Line>>>,
     clock: Arc<str>,
     said: Arc<str>,
     rules: Arc<str>,
@@ -91,8 +88,7 @@ impl Redis {
         let name = |what| names::of(shared.prefix(), what).into();
         Ok(Self {
             client,
-            connection: Arc::default(),
-            unanswered: Arc::default(),
+            line: Arc::default(),
             clock: name("clock"),
             said: name("said"),
             rules: name("rules"),
@@ -110,22 +106,45 @@ impl Redis {
                 .set_max_delay(AGAIN);
             ConnectionManager::new_lazy_with_config(self.client.clone(), config).map_err(away)
         };
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.unanswered.load(Ordering::Relaxed) >= SILENT {
-            self.unanswered.store(0, Ordering::Relaxed);
-            *connection = None;
+        let mut line = self.line();
+        if line.as_ref().is_some_and(Line::is_silent) {
+            *line = None;
         }
-        let line = match connection.take() {
-            Some(line) => line,
-            None => connect()?,
+        let connection = match &*line {
+            Some(line) => line.connection.clone(),
+            None => {
+                let connection = connect()?;
+                *line = Some(Line { connection: connection.clone(), unanswered: 0, heard: Instant::now() });
+                connection
+            }
         };
-        Ok((connection.insert(line).clone(), Call { unanswered: &self.unanswered, is_answered: false }))
+        Ok((connection, Call { store: self, is_answered: false }))
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<Line>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection that asks.
+struct Line {
+    connection: ConnectionManager,
+    /// Calls that were given up before an answer came, since the last answer.
+    unanswered: u32,
+    /// When that was, or when the connection was begun.
+    heard: Instant,
+}
+
+impl Line {
+    /// Whether it says nothing any more. One that is slow, or coming about, says something after a while.
+    fn is_silent(&self) -> bool {
+        self.unanswered >= SILENT && self.heard.elapsed() >= CONNECT * 2
     }
 }
 
 /// A call that may be given up before an answer comes.
 struct Call<'a> {
-    unanswered: &'a AtomicU32,
+    store: &'a Redis,
     is_answered: bool,
 }
 
@@ -133,14 +152,16 @@ impl Call<'_> {
     /// There was an answer, if only an error.
     fn end(mut self) {
         self.is_answered = true;
-        self.unanswered.store(0, Ordering::Relaxed);
+        if let Some(line) = &mut *self.store.line() {
+            (line.unanswered, line.heard) = (0, Instant::now());
+        }
     }
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
-            self.unanswered.fetch_add(1, Ordering::Relaxed);
+        if let Some(line) = self.store.line().as_mut().filter(|_| !self.is_answered) {
+            line.unanswered = line.unanswered.saturating_add(1);
         }
     }
 }

@@ -34,11 +34,23 @@ local function read_given(l, kept, now)
   end
 end
 
--- Takes in what a server said, unless something newer is known. Returns whether more is left than was known.
+-- Takes in what a server said, unless something newer is known. Returns whether more is left than was known, or sooner.
 local function hear(l, said, now)
   local epoch, answered = said.epoch, said.number
   if epoch == 0 then
     epoch, answered = l.epoch, l.given
+  end
+  if said.name == 0 then
+    -- Another server: none of its windows stand, but for those that were told of later.
+    local left = {}
+    for _, w in ipairs(l.windows) do
+      if w.epoch > epoch or w.epoch == epoch and w.number > answered then
+        left[#left + 1] = w
+      end
+    end
+    local frees = #left < #l.windows
+    l.windows, l.changed_given = left, l.changed_given or frees
+    return frees
   end
   local since = epoch == l.epoch and math.max(l.given - answered, 0) or l.given
   local left, till = math.max(said.left - since, 0), now + said.reset
@@ -54,13 +66,14 @@ local function hear(l, said, now)
   if known then
     local is_newer = known.epoch > epoch or known.epoch == epoch and known.number > answered
     local is_same = known.epoch == epoch and known.number == answered
-    if is_newer or is_same and known.left <= left then
+    if is_newer or is_same and not said.is_now and known.left <= left then
       return false
     end
     table.remove(l.windows, at)
   end
   l.windows[#l.windows + 1] = { name = said.name, left = left, epoch = epoch, number = answered, till = till }
-  if #l.windows > WINDOWS then
+  local is_full = #l.windows > WINDOWS
+  if is_full then
     local widest = 1
     for i, w in ipairs(l.windows) do
       if w.left >= l.windows[widest].left then
@@ -70,7 +83,7 @@ local function hear(l, said, now)
     table.remove(l.windows, widest)
   end
   l.changed_given = true
-  return known and known.left < left
+  return is_full or known and (known.left < left or known.till > till)
 end
 
 -- A limit is closed for as long as servers leave less than that.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{LimitKind, Said, Serial, Stand, Told, is_narrowed};
+use crate::engine::{LISTED, LimitKind, Said, Serial, Stand, Told, is_narrowed};
 use crate::shared::store::{Ask, AskedLimit, Heard, Known, LimitReply, News, Reply, StoreError};
 use crate::shared::subject::Subject;
 use crate::shared::tally::{self, ceil};
@@ -29,7 +29,7 @@ fn limit_words(limit: &AskedLimit, words: &mut Vec<String>) {
     let AskedLimit { kind, held, told, said, known, .. } = limit;
     let (word, a, b) = match *kind {
         LimitKind::Window { count, period, .. } if period.is_zero() => ("c", count.into(), 0),
-        LimitKind::Window { count, .. } if count > tally::LISTED => ("t", u64::from(count), tally::length(*kind)),
+        LimitKind::Window { count, .. } if count > LISTED => ("t", u64::from(count), tally::length(*kind)),
         LimitKind::Window { count, .. } => ("w", count.into(), tally::length(*kind)),
         LimitKind::Spaced { interval, largest } => ("s", ceil(interval), largest.into()),
         LimitKind::Bucket { interval, burst } => ("b", ceil(interval), burst.into()),
@@ -49,10 +49,11 @@ fn limit_words(limit: &AskedLimit, words: &mut Vec<String>) {
         Told::Owed(owed) => words.extend(["1".to_owned(), ceil(*owed).to_string()]),
     }
     words.push(said.len().to_string());
-    for Said { window, left, answered, reset } in said {
+    for Said { window, left, answered, is_now, reset } in said {
         // No count began at zero.
         let Serial { epoch, number } = answered.unwrap_or_default();
-        words.extend([*window, u64::from(*left), epoch, number, ceil(*reset)].map(|number| number.to_string()));
+        let numbers = [*window, u64::from(*left), epoch, number, (*is_now).into(), ceil(*reset)];
+        words.extend(numbers.map(|number| number.to_string()));
     }
 }
 

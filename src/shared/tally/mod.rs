@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use self::said::Given;
 use super::store::{Ask, AskedLimit, Known, LimitReply, News, Reply};
-use crate::engine::{LimitKind, Nanos, Stand, Take, Told, is_narrowed};
+use crate::engine::{LISTED, LimitKind, Nanos, Stand, Take, Told, is_narrowed};
 
-/// A window that counts more than this is counted in cells.
-pub(super) const LISTED: u32 = 1_000;
 /// Cells of a period.
 pub(super) const CELLS: u64 = 10;
 /// How long a limit that was forgotten gives nothing, in microseconds: all that know of starts tell of them meanwhile.
@@ -70,6 +68,8 @@ struct Line<'a> {
     kept: Kept,
     /// It has nothing for those that come, for so long.
     closed: Option<u64>,
+    /// How much those leave to others that it is closed to; to who leaves less it may not be.
+    closed_to: u32,
     lost: bool,
     /// It is asked about with a question that was given up long ago.
     stale: bool,
@@ -86,7 +86,8 @@ impl Tally {
         for asked in &ask.limits {
             let kept = self.states.remove(&asked.name).filter(|kept| kept.expires > now);
             let kept = kept.unwrap_or_else(|| Kept::new(now, asked.kind));
-            let mut line = Line { process: ask.process, asked, kept, closed: None, lost: false, stale: false };
+            let mut line =
+                Line { process: ask.process, asked, kept, closed: None, closed_to: 0, lost: false, stale: false };
             line.open(now, ask, lease, &mut news);
             line.settle(now, &mut news);
             lines.push(line);
@@ -273,7 +274,7 @@ impl Line<'_> {
         if self.closed.is_none() && self.kept.settles > now {
             self.closed = Some(self.kept.settles - now);
         }
-        if self.closed.is_some() {
+        if self.closed.is_some() && reserve >= self.closed_to {
             self.stand_in_line();
             return false;
         }
@@ -305,8 +306,8 @@ impl Line<'_> {
         };
         let wanted = u64::from(cost) + u64::from(reserve.min(count(kind).saturating_sub(cost)));
         let wait = wait.max(self.kept.given.wait(now, wanted));
-        self.closed = wait;
         if wait.is_some() {
+            (self.closed, self.closed_to) = (wait, reserve);
             self.stand_in_line();
         }
         wait.is_none()

@@ -2,7 +2,7 @@
 //! was given since.
 
 use super::ceil;
-use crate::engine::{Said, Serial, Stand, WINDOWS};
+use crate::engine::{ALL, Said, Serial, Stand, WINDOWS};
 
 /// How much a store gave of a limit, and what servers leave of it.
 #[derive(Debug)]
@@ -31,16 +31,22 @@ impl Given {
         self.windows.retain(|window| window.until > now);
     }
 
-    /// Takes in what a server said, unless something newer is known. Returns whether more is left than was known.
+    /// Takes in what a server said, unless something newer is known. Returns whether more is left than was known, or sooner.
     pub(super) fn hear(&mut self, now: u64, said: &Said) -> bool {
-        let Said { window: name, left, answered, reset } = *said;
+        let Said { window: name, left, answered, is_now, reset } = *said;
         let answered = answered.unwrap_or(self.last);
+        if name == ALL {
+            let count = self.windows.len();
+            self.windows.retain(|window| window.answered > answered);
+            return self.windows.len() < count;
+        }
         let given = u32::try_from(answered.until(self.last)).unwrap_or(u32::MAX);
         let heard = Window { name, left: left.saturating_sub(given), answered, until: now + ceil(reset) };
         let position = self.windows.iter().position(|window| window.name == name);
         let known = position.map(|position| self.windows[position]);
-        let is_known = known
-            .is_some_and(|known| known.answered > answered || known.answered == answered && known.left <= heard.left);
+        let is_known = known.is_some_and(|known| {
+            known.answered > answered || known.answered == answered && !is_now && known.left <= heard.left
+        });
         if is_known || heard.until <= now {
             return false;
         }
@@ -48,12 +54,11 @@ impl Given {
             self.windows.remove(position);
         }
         self.windows.push(heard);
-        if self.windows.len() > WINDOWS
-            && let Some(widest) = (0..self.windows.len()).max_by_key(|position| self.windows[*position].left)
-        {
+        let is_full = self.windows.len() > WINDOWS;
+        if is_full && let Some(widest) = (0..self.windows.len()).max_by_key(|position| self.windows[*position].left) {
             self.windows.remove(widest);
         }
-        known.is_some_and(|known| known.left < heard.left)
+        is_full || known.is_some_and(|known| known.left < heard.left || known.until > heard.until)
     }
 
     /// For how long servers leave less than that.

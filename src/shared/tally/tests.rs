@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LISTED, Tally};
+use super::Tally;
+use crate::engine::{ALL, LISTED};
 use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Stand, Take, Told};
 use crate::shared::store::{Ask, AskedLimit, Known, LimitReply, News};
 
@@ -97,7 +98,7 @@ impl Limit {
 }
 
 fn said(window: u64, left: u32, answered: Option<Serial>, secs: u64) -> Said {
-    Said { window, left, answered, reset: Nanos::from_secs(secs) }
+    Said { window, left, answered, is_now: answered.is_none(), reset: Nanos::from_secs(secs) }
 }
 
 const fn serial(number: u64) -> Serial {
@@ -198,8 +199,8 @@ fn of_a_count_that_began_anew_all_came_after_it() {
 #[test]
 fn costs_and_what_is_left_to_others_count() {
     let mut limit = Limit::window(20, 60);
-    let told = limit.ask_for(0, &[(3, 2), (1, 2), (2, 1), (2, 0)], &[said(MINUTE, 6, None, 30)]);
-    // A limit that refused one has none for those after it.
+    let told = limit.ask_for(0, &[(3, 2), (1, 2), (2, 1), (2, 1)], &[said(MINUTE, 6, None, 30)]);
+    // A limit that refused one has none for those after it that leave as much.
     assert_eq!((told.taken, told.stand().windows, told.wait()), (2, vec![(MINUTE, 2)], Some(30 * SEC)));
     assert_eq!(limit.ask_for(0, &[(2, 0)], &[]).taken, 1);
     // No more than the limit has is left to others.
@@ -248,7 +249,7 @@ fn no_history_is_over() {
             if random.u8(0..4) == 0 {
                 let answered =
                     random.bool().then(|| Serial { number: last.number.saturating_sub(random.u64(0..4)), ..last });
-                let word = said(random.u64(0..3), random.u32(0..12), answered, random.u64(1..4));
+                let word = said(random.u64(1..4), random.u32(0..12), answered, random.u64(1..4));
                 all.push(word);
             }
             let answer = limit.ask(now, random.usize(0..9), &all);
@@ -261,7 +262,7 @@ fn no_history_is_over() {
                 let known = words.iter().position(|(window, ..)| *window == word.window);
                 let is_older = known.is_some_and(|known| {
                     let (_, serial, left_then, _) = words[known];
-                    serial > answered || serial == answered && left_then <= left
+                    serial > answered || serial == answered && !word.is_now && left_then <= left
                 });
                 if !is_older {
                     known.map(|known| words.remove(known));
@@ -279,4 +280,51 @@ fn no_history_is_over() {
         }
     }
     assert!(narrowed > 1_000, "{narrowed}");
+}
+
+#[test]
+fn what_is_refused_for_what_it_leaves_closes_nothing_to_those_that_leave_less() {
+    let mut limit = Limit::window(10, 60);
+    limit.take(0, 8);
+    // The first leaves two to others, the second none; a third that leaves two is refused like the first.
+    let answer = limit.ask_for(SEC, &[(1, 2), (1, 0), (1, 2)], &[]);
+    assert_eq!((answer.taken, answer.wait()), (1, Some(59 * SEC)));
+    // The same of what a server leaves.
+    let mut limit = Limit::window(10, 60);
+    limit.take(0, 2);
+    let answer = limit.ask_for(SEC, &[(1, 2), (1, 0), (1, 2)], &[said(MINUTE, 2, Some(serial(2)), 30)]);
+    assert_eq!((answer.taken, answer.wait()), (1, Some(30 * SEC)));
+}
+
+#[test]
+fn what_is_so_as_of_now_is_newer_than_the_last_answer_and_older_than_the_next() {
+    let mut limit = Limit::window(100, 60);
+    limit.take(0, 5);
+    assert_eq!(limit.ask(SEC, 0, &[said(MINUTE, 10, Some(serial(5)), 30)]).stand().windows, [(MINUTE, 10)]);
+    let now = |left, number| Said { is_now: true, ..said(MINUTE, left, Some(serial(number)), 30) };
+    let raised = limit.ask(2 * SEC, 0, &[now(80, 5)]);
+    assert_eq!((raised.stand().windows, raised.is_freed), (vec![(MINUTE, 80)], true));
+    limit.ask(3 * SEC, 2, &[said(MINUTE, 8, Some(serial(5)), 30)]);
+    let late = limit.ask(4 * SEC, 0, &[said(MINUTE, 7, Some(serial(7)), 30), now(60, 5)]);
+    assert_eq!(late.stand().windows, [(MINUTE, 7)]);
+}
+
+#[test]
+fn another_server_has_no_windows_yet_and_those_that_wait_hear_of_it() {
+    let mut limit = Limit::window(10, 60);
+    limit.take(0, 2);
+    assert_eq!(limit.ask(SEC, 1, &[said(MINUTE, 0, Some(serial(2)), 3_000)]).wait(), Some(3_000 * SEC));
+    let renewed = limit.ask(2 * SEC, 1, &[said(ALL, u32::MAX, Some(serial(2)), 3_000)]);
+    assert_eq!((renewed.taken, renewed.is_freed, renewed.stand().windows), (1, true, vec![]));
+    // What its answers say stays.
+    limit.ask(3 * SEC, 0, &[said(MINUTE, 5, Some(serial(3)), 3_000), said(ALL, u32::MAX, Some(serial(2)), 3_000)]);
+    assert_eq!(limit.ask(4 * SEC, 0, &[]).stand().windows, [(MINUTE, 5)]);
+}
+
+#[test]
+fn a_window_that_ends_sooner_frees_those_that_wait_for_it() {
+    let mut limit = Limit::window(10, 60);
+    limit.take(0, 2);
+    limit.ask(SEC, 1, &[said(MINUTE, 0, Some(serial(1)), 3_000)]);
+    assert!(limit.ask(2 * SEC, 0, &[said(MINUTE, 0, Some(serial(2)), 10)]).is_freed);
 }
