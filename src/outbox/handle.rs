@@ -316,19 +316,29 @@ where
     /// # Errors
     ///
     /// [`Error::QueueFull`]: it is still among the dead. [`Error::Store`]: it is, or it is in line and delivered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled it is done, whoever waits for it; dropped, nobody is told what came of it.
     pub async fn redrive(&self, id: MessageId) -> Result<bool, Error<E>> {
-        let office = self.office();
-        match office.desk.write(move |draft| draft.redrive(id)).await {
-            Ok(Redriven::Done(queue)) => {
-                let _ = office.inbox.send(Note::Look(vec![queue]));
-                Ok(true)
-            }
-            Ok(Redriven::Unknown) => Ok(false),
-            Ok(Redriven::Full(Full { messages, bytes })) => Err(Error::QueueFull { messages, bytes }),
-            Err(error) => {
-                let _ = office.inbox.send(Note::Search);
-                Err(error.into())
-            }
+        let (office, (reply, answer)) = (self.office(), oneshot::channel());
+        let told = Arc::clone(office);
+        office.desk.post(
+            move |draft| draft.redrive(id),
+            move |redriven| {
+                // Told from where it became durable: whoever asked may have gone away.
+                match &redriven {
+                    Ok(Redriven::Done(queue)) => drop(told.inbox.send(Note::Look(vec![queue.clone()]))),
+                    Ok(Redriven::Unknown | Redriven::Full(_)) => {}
+                    Err(_) => drop(told.inbox.send(Note::Search)),
+                }
+                let _ = reply.send(redriven);
+            },
+        );
+        match answer.await.unwrap_or(Err(StoreError::Closed))? {
+            Redriven::Done(_) => Ok(true),
+            Redriven::Unknown => Ok(false),
+            Redriven::Full(Full { messages, bytes }) => Err(Error::QueueFull { messages, bytes }),
         }
     }
 
