@@ -119,9 +119,11 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
         Arc::clone(self.turn.get_or_insert_with(Turn::new))
     }
 
-    /// Whoever had begun is not there any more.
+    /// Whoever had begun may not be there any more, unless it still runs.
     pub(super) fn forget_turn(&mut self) {
-        self.turn = None;
+        if self.window.is_empty() {
+            self.turn = None;
+        }
     }
 
     /// Whether nothing is known of it that the store does not know.
