@@ -55,7 +55,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// There is no record of the queue, and none is made: it is looked for.
     fn miss(&mut self, queue: &Queue, place: u64) {
-        if !self.search_for(queue).will_find(queue) {
+        let lane = self.searches.priority(queue);
+        if let Some(pass) = self.searches.get(lane).will_find(queue) {
+            self.flushes.iter_mut().for_each(|flush| flush.wait_for(lane, pass, place));
+        } else {
             self.look_again(queue, Instant::now(), Some(place));
         }
     }
@@ -132,14 +135,17 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
                 let bound = search.bound;
                 search.comes_to(queues.last().map(|(last, _)| last), queues.len());
                 for (queue, first) in queues {
-                    if first >= bound {
+                    let is_known = self.lines.contains_key(&queue);
+                    if first >= bound && !is_known {
                         // For the next pass to find.
-                        if !self.lines.contains_key(&queue) {
-                            self.look_again(&queue, Instant::now(), Some(first));
-                        }
+                        self.look_again(&queue, Instant::now(), Some(first));
                         continue;
                     }
+                    // Those that are known may have come to be while a flush waited for this pass to find them.
                     self.flushes.iter_mut().for_each(|flush| flush.add(&queue, first));
+                    if first >= bound {
+                        continue;
+                    }
                     self.line(&queue).has_from(first);
                     self.take_found_turn(queue);
                 }
