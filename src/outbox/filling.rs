@@ -57,10 +57,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             let Some(queue) = self.lanes.get(lane).next_turn() else { break };
             let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            if line.lane != lane || !std::mem::take(&mut line.in_turn) {
-                // It went over to another lane.
-                continue;
-            }
+            line.in_turn = false;
             if line.paused.is_some() {
                 // It was taken out of the line to make room: it has its turn when it is woken.
                 continue;

@@ -1,5 +1,6 @@
 //! Queues that have messages in the store and no record in memory: each lane's search brings them in, page by page.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +173,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             return;
         }
         self.search_again(Instant::now());
-        let mut in_turn = Vec::new();
+        let (mut in_turn, mut left) = (Vec::new(), BTreeSet::new());
         for (queue, line) in &mut self.lines {
             let lane = self.searches.priority(queue);
             if lane == line.lane {
@@ -180,10 +181,16 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             self.lanes.get(line.lane).subtract(line.load());
             self.lanes.get(lane).add(line.load());
+            left.insert(line.lane);
             line.lane = lane;
             if std::mem::take(&mut line.in_turn) {
                 in_turn.push(queue.clone());
             }
+        }
+        let lines = &self.lines;
+        for priority in left {
+            let stays = |queue: &Queue| lines.get(queue).is_some_and(|line| line.in_turn && line.lane == priority);
+            self.lanes.get(priority).retain_turns(stays);
         }
         in_turn.into_iter().for_each(|queue| self.take_turn(queue));
     }

@@ -106,6 +106,12 @@ impl Lane {
         if self.was_found { self.found_turns.pop_front() } else { self.known_turns.pop_front() }
     }
 
+    /// Others went over to another lane.
+    pub(super) fn retain_turns(&mut self, stays: impl Fn(&Queue) -> bool) {
+        self.known_turns.retain(&stays);
+        self.found_turns.retain(&stays);
+    }
+
     pub(super) fn has_room(&self) -> bool {
         self.messages + self.reading < MESSAGES && self.bytes + self.readers as u64 * READ < BYTES
     }
