@@ -14,7 +14,7 @@ use super::line::Pause;
 use super::note::Note;
 use super::record::Queue;
 use super::search::{Found, Reading, Search};
-use super::shelf::{self, PAGE};
+use super::shelf::{self, PAGE, Queues};
 use super::store::StoreError;
 use super::stuck::is_held;
 
@@ -124,7 +124,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         );
     }
 
-    pub(super) fn found(&mut self, lane: u32, found: Result<Vec<(Queue, u64)>, StoreError>) {
+    pub(super) fn found(&mut self, lane: u32, found: Result<Queues, StoreError>) {
         let search = self.searches.get(lane);
         let reading = std::mem::replace(&mut search.reading, Reading::No);
         if let Reading::InVain(at) = reading {
@@ -132,10 +132,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
         match found {
             Ok(_) if matches!(reading, Reading::InVain(_)) => {}
-            Ok(queues) => {
+            Ok(Queues { found, last }) => {
                 let bound = search.bound;
-                search.comes_to(queues.last().map(|(last, _)| last), queues.len());
-                for (queue, first) in queues {
+                search.comes_to(last.as_ref(), found.len());
+                for (queue, first) in found {
                     let is_known = self.lines.contains_key(&queue);
                     if first >= bound && !is_known {
                         // For the next pass to find.
