@@ -72,6 +72,9 @@ where
     /// the handler returned, or to [`Delivery::Queued`](super::Delivery::Queued) as soon as the message has to wait: then it
     /// is delivered without anybody waiting for it.
     ///
+    /// It has to wait, too, while it is not known whether something is before it: while 12,288 other keys with messages are
+    /// known in its rule's lane, and after a start with messages in the store until the lane's search has come by its key.
+    ///
     /// Its errors are [`Error`]: it was not put, or it was and failed at once for good; the outbox does not have it.
     pub fn put(&self, rule: &str, key: impl Into<Key>, message: &M) -> Put<T, E> {
         let known = self.office().balancer.rule(rule).map_err(Error::Refused);

@@ -8,10 +8,10 @@ use super::record::Queue;
 use super::stuck::FAR;
 use crate::runtime::Priorities;
 
-/// Messages in the balancer's line, of all queues of a lane together.
+/// Messages in the balancer's line, of all queues of a lane together. Each lane has as many.
 const MESSAGES: usize = 4_096;
 
-/// Their bytes.
+/// Their bytes: so many for each lane, too.
 const BYTES: u64 = 64 << 20;
 
 /// How many of these bytes are read for one queue at a time, unless a single message has more.
