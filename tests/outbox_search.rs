@@ -31,6 +31,11 @@ async fn put(post: &Post, keys: impl Iterator<Item = u32>) {
     post.put_all(keys.map(|key| ("a", key, &text))).await.unwrap();
 }
 
+/// The first ones take a moment: none is sent before a flush that is asked for then counts.
+fn takes(reader: &Reader, first: u32) {
+    reader.tell("a", vec![Way::Takes(Duration::from_millis(1)); first as usize]);
+}
+
 /// Keys that nobody had before: as many as start, half of them before those of the middle and half of them behind.
 async fn put_others(post: &Post, second: u32) {
     let first = second * RATE / 2;
@@ -120,6 +125,7 @@ async fn a_key_whose_rule_becomes_more_urgent_is_found_in_its_new_lane() {
 async fn a_flush_waits_for_keys_that_give_way_to_others() {
     let (reader, balancer) = (Reader::new(), post::balancer(RULES));
     let post = open(Outbox::builder(&balancer).wall(NOON).window(1), MemoryStore::new(), &reader).await;
+    takes(&reader, RATE);
     // Of each key the second message is left when the first one was sent.
     put(&post, (0..2).flat_map(|_| 500_000..510_000)).await;
     let flush = tokio::spawn({
@@ -167,6 +173,7 @@ async fn a_flush_waits_for_a_key_that_was_missed_and_came_to_be_known() {
 async fn what_is_drained_during_a_pass_is_all_that_is_left() {
     let (reader, balancer) = (Reader::new(), post::balancer(RULES));
     let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    takes(&reader, RATE);
     put(&post, 0..2 * EARLY).await;
     let flush = tokio::spawn({
         let post = post.clone();
@@ -190,6 +197,7 @@ async fn what_is_drained_during_a_pass_is_all_that_is_left() {
 async fn what_is_left_when_it_closes_during_a_pass_is_sent_after_the_next_start() {
     let (reader, store) = (Reader::new(), MemoryStore::new());
     let first = open(Outbox::builder(&post::balancer(RULES)).wall(NOON), store.clone(), &reader).await;
+    takes(&reader, 3 * RATE);
     put(&first, 0..2 * EARLY).await;
     sleep(Duration::from_millis(1_500)).await;
     let closed = first.close(secs(1)).await.unwrap();
