@@ -157,3 +157,43 @@ async fn nobody_passes_those_of_its_queue_that_are_taken_out_to_make_room() {
     assert!(place(4_001) < place(4_097), "key 4,000 got its second message first");
     assert_eq!((post.len(), ids.len()), (0, 4_097));
 }
+
+/// Their backoff was over, and then they were held: they were taken for messages that wait, which start by themselves.
+#[tokio::test(start_paused = true)]
+async fn those_that_are_held_after_their_backoff_keep_no_other_from_being_sent() {
+    let reader = Reader::new();
+    let rules = "[retry]\njitter = 0.0\nbackoff = '10s'\nmax_delay = '10s'\n[rules]\na = '1000/1s'\nb = '1000/1s'";
+    let balancer = post::balancer(rules);
+    let post = open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    reader.tell("a", vec![Way::Transient; 4_096]);
+    put_many(&post, "a", 4_096, "a").await;
+    sleep(secs(5)).await;
+    balancer.hold(Target::rule("a"), secs(3_600)).unwrap();
+    sleep(secs(10)).await;
+    assert_eq!(put_b(&post).await, Delivery::Sent("b was read".to_owned()));
+    assert_eq!((post.len(), reader.seen().len()), (4_096, 4_097));
+    sleep(secs(3_700)).await;
+    assert_eq!((post.len(), reader.seen().len()), (0, 8_193));
+}
+
+/// In an ordered rule those that wait stayed in line, and those behind them, too.
+#[tokio::test(start_paused = true)]
+async fn ordered_keys_whose_first_message_waits_keep_no_other_from_being_sent() {
+    let reader = Reader::new();
+    let retry = "[retry]\njitter = 0.0\nbackoff = '1h'\nmax_delay = '1h'";
+    let rules = format!("{retry}\n[rules]\na = {{ per_key = '1000/1s', ordered = true }}\nb = '1000/1s'");
+    let post = open(Outbox::builder(&post::balancer(&rules)).wall(NOON), MemoryStore::new(), &reader).await;
+    reader.tell("first", vec![Way::Transient; 2_048]);
+    for text in ["first", "second"] {
+        put_many(&post, "a", 2_048, text).await;
+    }
+    sleep(secs(5)).await;
+    assert_eq!(put_b(&post).await, Delivery::Sent("b was read".to_owned()));
+    assert_eq!((post.len(), reader.seen().len()), (4_096, 2_049));
+    sleep(secs(3_700)).await;
+    let seen: Vec<_> = reader.seen().into_iter().skip(2_049).collect();
+    assert_eq!((post.len(), seen.len()), (0, 4_096));
+    let place = |id| seen.iter().position(|seen| seen.id == id).unwrap();
+    assert!((1..=2_048).all(|id| place(id) < place(id + 2_048)), "each key in its order");
+    assert!(seen.iter().all(|seen| seen.at >= secs(3_600)), "none of them before its time");
+}

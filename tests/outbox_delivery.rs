@@ -509,3 +509,23 @@ async fn those_that_back_off_at_a_start_let_others_pass_and_no_flush_waits_for_t
     sleep(secs(601)).await;
     assert_eq!((second.len(), reader.seen().len()), (0, 81));
 }
+
+/// It was in line, and who sends messages was not told.
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_redrive_is_dropped_is_sent_before_those_that_come_later() {
+    let reader = Reader::new();
+    let post = post(FREE, MemoryStore::new(), &reader).await;
+    reader.tell("bad", [Way::Transient, Way::Permanent]);
+    assert_eq!(put(&post, 1, "bad").await, Ok(false));
+    sleep(secs(10)).await;
+    let id = post.dead().await.unwrap()[0].id;
+    tokio::select! {
+        biased;
+        _ = post.redrive(id) => unreachable!("it takes a write"),
+        () = async {} => {}
+    }
+    post::settle().await;
+    assert_eq!((post.flush().await, post.len()), (0, 0), "it is sent already");
+    assert_eq!(put(&post, 1, "later").await, Ok(true));
+    assert_eq!(reader.texts(), ["bad", "bad", "bad", "later"]);
+}

@@ -5,7 +5,7 @@ mod post;
 
 use post::{NOON, Reader, Way, later_post, open, post, put, secs};
 use request_balancer::outbox::{MemoryStore, Outbox};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const ORDERED: &str = "[retry]\njitter = 0.0\nattempts = 3\n[rules]\nsend = { per_key = '1000/1s', ordered = true }";
 
@@ -20,6 +20,21 @@ async fn in_an_ordered_rule_nobody_passes_one_that_panics() {
     post.put_all(texts.iter().map(|text| ("send", 1, text))).await.unwrap();
     sleep(secs(60)).await;
     assert_eq!(reader.texts(), ["a", "b", "b", "b", "c", "d"]);
+    assert!(post.is_empty());
+}
+
+/// Somebody began to drain and went away: whose turn it was was forgotten while it ran.
+#[tokio::test(start_paused = true)]
+async fn in_an_ordered_rule_nobody_passes_one_that_panics_after_a_drain_was_dropped() {
+    let reader = Reader::new();
+    let post = post(ORDERED, MemoryStore::new(), &reader).await;
+    reader.tell("a", [Way::PanicsAfter(secs(5))]);
+    let texts = ["a", "b", "c"].map(str::to_owned);
+    post.put_all(texts.iter().map(|text| ("send", 1, text))).await.unwrap();
+    sleep(secs(1)).await;
+    assert!(timeout(secs(1), post.drain()).await.is_err(), "it waits for what runs");
+    sleep(secs(60)).await;
+    assert_eq!(reader.texts(), ["a", "a", "b", "c"]);
     assert!(post.is_empty());
 }
 

@@ -11,7 +11,7 @@ use super::lane::{Lane, READ};
 use super::letter::{PATIENCE, REST};
 use super::line::Pause;
 use super::note::Note;
-use super::record::Queue;
+use super::record::{Queue, Unix};
 use super::shelf;
 use super::stuck::FAR;
 use crate::error::NextStart;
@@ -57,10 +57,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             let Some(queue) = self.lanes.get(lane).next_turn() else { break };
             let crowded = self.lanes.get(lane).is_crowded();
             let Some(line) = self.lines.get_mut(&queue) else { continue };
-            if line.lane != lane || !std::mem::take(&mut line.in_turn) {
-                // It went over to another lane.
-                continue;
-            }
+            line.in_turn = false;
             if line.paused.is_some() {
                 // It was taken out of the line to make room: it has its turn when it is woken.
                 continue;
@@ -131,7 +128,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             return false;
         }
         lane.cleared = Some(now);
-        let stuck = self.lines.iter().filter(|(_, line)| line.lane == priority && line.is_stuck());
+        let wall = self.office.clock.now();
+        let stuck = self.lines.iter().filter(|(_, line)| line.lane == priority && line.is_stuck(wall));
         let stuck: Vec<Queue> = stuck.map(|(queue, _)| queue.clone()).collect();
         for queue in stuck {
             let Some(line) = self.lines.get_mut(&queue) else { continue };
@@ -141,6 +139,15 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
         }
         let soon = self.office.clock.after(FAR);
+        let in_order = self.lines.iter().filter(|(_, line)| line.lane == priority);
+        let in_order =
+            in_order.filter_map(|(queue, line)| Some((queue.clone(), line.waits_in_order_until_after(soon)?)));
+        let in_order: Vec<(Queue, Unix)> = in_order.collect();
+        for (queue, until) in in_order {
+            let Some(line) = self.lines.get_mut(&queue) else { continue };
+            self.lanes.get(priority).leave(line.withdraw_all());
+            self.pause(queue, self.office.clock.until(until).min(PATIENCE), Pause::Told);
+        }
         let waiting = self.lines.iter().filter(|(_, line)| line.lane == priority && !line.ordered());
         let waiting = waiting.map(|(queue, line)| (queue, line.waiting_until_after(soon)));
         let waiting = waiting.filter(|(_, places)| !places.is_empty());

@@ -1,5 +1,6 @@
 //! Queues that have messages in the store and no record in memory: each lane's search brings them in, page by page.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::line::Pause;
 use super::note::Note;
 use super::record::Queue;
 use super::search::{Found, Reading, Search};
-use super::shelf::{self, PAGE};
+use super::shelf::{self, PAGE, Queues};
 use super::store::StoreError;
 use super::stuck::is_held;
 
@@ -55,7 +56,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// There is no record of the queue, and none is made: it is looked for.
     fn miss(&mut self, queue: &Queue, place: u64) {
-        if !self.search_for(queue).will_find(queue) {
+        let lane = self.searches.priority(queue);
+        if let Some(pass) = self.searches.get(lane).will_find(queue) {
+            self.flushes.iter_mut().for_each(|flush| flush.wait_for(lane, pass, place));
+        } else {
             self.look_again(queue, Instant::now(), Some(place));
         }
     }
@@ -120,7 +124,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         );
     }
 
-    pub(super) fn found(&mut self, lane: u32, found: Result<Vec<(Queue, u64)>, StoreError>) {
+    pub(super) fn found(&mut self, lane: u32, found: Result<Queues, StoreError>) {
         let search = self.searches.get(lane);
         let reading = std::mem::replace(&mut search.reading, Reading::No);
         if let Reading::InVain(at) = reading {
@@ -128,18 +132,21 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
         match found {
             Ok(_) if matches!(reading, Reading::InVain(_)) => {}
-            Ok(queues) => {
+            Ok(Queues { found, last }) => {
                 let bound = search.bound;
-                search.comes_to(queues.last().map(|(last, _)| last), queues.len());
-                for (queue, first) in queues {
-                    if first >= bound {
+                search.comes_to(last.as_ref(), found.len());
+                for (queue, first) in found {
+                    let is_known = self.lines.contains_key(&queue);
+                    if first >= bound && !is_known {
                         // For the next pass to find.
-                        if !self.lines.contains_key(&queue) {
-                            self.look_again(&queue, Instant::now(), Some(first));
-                        }
+                        self.look_again(&queue, Instant::now(), Some(first));
                         continue;
                     }
+                    // Those that are known may have come to be while a flush waited for this pass to find them.
                     self.flushes.iter_mut().for_each(|flush| flush.add(&queue, first));
+                    if first >= bound {
+                        continue;
+                    }
                     self.line(&queue).has_from(first);
                     self.take_found_turn(queue);
                 }
@@ -166,7 +173,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             return;
         }
         self.search_again(Instant::now());
-        let mut in_turn = Vec::new();
+        let (mut in_turn, mut left) = (Vec::new(), BTreeSet::new());
         for (queue, line) in &mut self.lines {
             let lane = self.searches.priority(queue);
             if lane == line.lane {
@@ -174,10 +181,16 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             self.lanes.get(line.lane).subtract(line.load());
             self.lanes.get(lane).add(line.load());
+            left.insert(line.lane);
             line.lane = lane;
             if std::mem::take(&mut line.in_turn) {
                 in_turn.push(queue.clone());
             }
+        }
+        let lines = &self.lines;
+        for priority in left {
+            let stays = |queue: &Queue| lines.get(queue).is_some_and(|line| line.in_turn && line.lane == priority);
+            self.lanes.get(priority).retain_turns(stays);
         }
         in_turn.into_iter().for_each(|queue| self.take_turn(queue));
     }

@@ -72,6 +72,9 @@ where
     /// the handler returned, or to [`Delivery::Queued`](super::Delivery::Queued) as soon as the message has to wait: then it
     /// is delivered without anybody waiting for it.
     ///
+    /// It has to wait, too, while it is not known whether something is before it: while 12,288 other keys with messages are
+    /// known in its rule's lane, and after a start with messages in the store until the lane's search has come by its key.
+    ///
     /// Its errors are [`Error`]: it was not put, or it was and failed at once for good; the outbox does not have it.
     pub fn put(&self, rule: &str, key: impl Into<Key>, message: &M) -> Put<T, E> {
         let known = self.office().balancer.rule(rule).map_err(Error::Refused);
@@ -118,7 +121,8 @@ where
     /// # let outbox = builder.open_store(MemoryStore::new(), handler).await?;
     /// let ids = outbox.put_all([("send", 42, &7), ("send", 43, &8)]).await?;
     /// assert_eq!(ids, [1.into(), 2.into()]);
-    /// assert_eq!((outbox.flush().await, outbox.oldest().await?), (2, None));
+    /// outbox.flush().await;
+    /// assert_eq!((outbox.len(), outbox.oldest().await?), (0, None));
     /// # Ok(())
     /// # }
     /// ```
@@ -316,19 +320,29 @@ where
     /// # Errors
     ///
     /// [`Error::QueueFull`]: it is still among the dead. [`Error::Store`]: it is, or it is in line and delivered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled it is done, whoever waits for it; dropped, nobody is told what came of it.
     pub async fn redrive(&self, id: MessageId) -> Result<bool, Error<E>> {
-        let office = self.office();
-        match office.desk.write(move |draft| draft.redrive(id)).await {
-            Ok(Redriven::Done(queue)) => {
-                let _ = office.inbox.send(Note::Look(vec![queue]));
-                Ok(true)
-            }
-            Ok(Redriven::Unknown) => Ok(false),
-            Ok(Redriven::Full(Full { messages, bytes })) => Err(Error::QueueFull { messages, bytes }),
-            Err(error) => {
-                let _ = office.inbox.send(Note::Search);
-                Err(error.into())
-            }
+        let (office, (reply, answer)) = (self.office(), oneshot::channel());
+        let told = Arc::clone(office);
+        office.desk.post(
+            move |draft| draft.redrive(id),
+            move |redriven| {
+                // Told from where it became durable: whoever asked may have gone away.
+                match &redriven {
+                    Ok(Redriven::Done(queue)) => drop(told.inbox.send(Note::Look(vec![queue.clone()]))),
+                    Ok(Redriven::Unknown | Redriven::Full(_)) => {}
+                    Err(_) => drop(told.inbox.send(Note::Search)),
+                }
+                let _ = reply.send(redriven);
+            },
+        );
+        match answer.await.unwrap_or(Err(StoreError::Closed))? {
+            Redriven::Done(_) => Ok(true),
+            Redriven::Unknown => Ok(false),
+            Redriven::Full(Full { messages, bytes }) => Err(Error::QueueFull { messages, bytes }),
         }
     }
 

@@ -8,10 +8,10 @@ use super::record::Queue;
 use super::stuck::FAR;
 use crate::runtime::Priorities;
 
-/// Messages in the balancer's line, of all queues of a lane together.
+/// Messages in the balancer's line, of all queues of a lane together. Each lane has as many.
 const MESSAGES: usize = 4_096;
 
-/// Their bytes.
+/// Their bytes: so many for each lane, too.
 const BYTES: u64 = 64 << 20;
 
 /// How many of these bytes are read for one queue at a time, unless a single message has more.
@@ -104,6 +104,12 @@ impl Lane {
     pub(super) fn next_turn(&mut self) -> Option<Queue> {
         self.was_found = !self.was_found && !self.found_turns.is_empty() || self.known_turns.is_empty();
         if self.was_found { self.found_turns.pop_front() } else { self.known_turns.pop_front() }
+    }
+
+    /// Others went over to another lane.
+    pub(super) fn retain_turns(&mut self, stays: impl Fn(&Queue) -> bool) {
+        self.known_turns.retain(&stays);
+        self.found_turns.retain(&stays);
     }
 
     pub(super) fn has_room(&self) -> bool {

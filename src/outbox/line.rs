@@ -119,9 +119,11 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
         Arc::clone(self.turn.get_or_insert_with(Turn::new))
     }
 
-    /// Whoever had begun is not there any more.
+    /// Whoever had begun may not be there any more, unless it still runs.
     pub(super) fn forget_turn(&mut self) {
-        self.turn = None;
+        if self.window.is_empty() {
+            self.turn = None;
+        }
     }
 
     /// Whether nothing is known of it that the store does not know.
@@ -226,8 +228,13 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     }
 
     /// Whether nothing of it starts for long, whoever waits in its place.
-    pub(super) fn is_stuck(&self) -> bool {
-        let in_line = self.window.values().filter(|entry| entry.letter.phase() == Phase::InLine);
+    pub(super) fn is_stuck(&self, now: Unix) -> bool {
+        let in_line = self.window.values().filter(|entry| match entry.letter.phase() {
+            Phase::InLine => true,
+            // Its wait may be over, and then it stands in line like any other.
+            Phase::Waiting => entry.letter.due() <= now,
+            Phase::Running | Phase::Withdrawn => false,
+        });
         let outlooks = in_line.map(|entry| entry.letter.outlook()).find(|outlook| *outlook != Outlook::SteppedOut);
         outlooks == Some(Outlook::Stuck) && !self.runs()
     }
@@ -235,6 +242,13 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
     /// Whether its messages come one after the other.
     pub(super) fn ordered(&self) -> bool {
         self.window.values().any(|entry| entry.letter.terms().ordered)
+    }
+
+    /// Until when all of them wait for the first one, as they come one after the other, if that is after `due`.
+    pub(super) fn waits_in_order_until_after(&self, due: Unix) -> Option<Unix> {
+        let first = &self.window.first_key_value()?.1.letter;
+        let waits = first.phase() == Phase::Waiting && self.ordered() && !self.runs();
+        waits.then(|| first.due()).filter(|until| *until > due)
     }
 
     /// Those that wait after a failed attempt, until after `due`.

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::draft::Stored;
 use super::letter::{Delivery, End, Reply};
 use super::record::{Queue, Unix};
+use super::shelf::Queues;
 use super::store::StoreError;
 
 pub(super) enum Note<T, E> {
@@ -23,8 +24,8 @@ pub(super) enum Note<T, E> {
     NextDue(Result<Option<Unix>, StoreError>),
     /// Some names were forgotten; whether there are others.
     Forgotten(bool),
-    /// Queues of a lane that may not be known, and where the first message of each stands.
-    Found(u32, Result<Vec<(Queue, u64)>, StoreError>),
+    /// Queues of a lane that may not be known.
+    Found(u32, Result<Queues, StoreError>),
     /// Messages of a queue that were read.
     Loaded(Queue, Result<(Vec<Stored>, bool), StoreError>),
     /// A message waits after a failed attempt.

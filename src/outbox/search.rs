@@ -166,13 +166,14 @@ impl Search {
         self.passed + 1 + u64::from(self.pass.is_some())
     }
 
-    /// Whether the pass that is under way comes by a queue.
-    pub(super) fn will_find(&self, queue: &Queue) -> bool {
-        match &self.pass {
+    /// If the pass that is under way comes by a queue, how many are to have ended for it to be found.
+    pub(super) fn will_find(&self, queue: &Queue) -> Option<u64> {
+        let comes_by = match &self.pass {
             None => false,
             Some(Found::None) => true,
             Some(Found::UpTo(last)) => queue > last,
-        }
+        };
+        comes_by.then_some(self.passed + 1)
     }
 
     /// The longer a pass takes, the more seldom one is made for nothing.

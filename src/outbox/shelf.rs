@@ -42,28 +42,46 @@ pub(super) fn load(
     Ok((stored.collect::<Result<_, StoreError>>()?, more))
 }
 
-/// Queues that have messages, after one, in the order of their names, and where the first message of each stands: those of
-/// which `wanted` says so, which says the same of all queues of a rule.
+/// Some queues that have messages, in the order of their names.
+#[derive(Debug)]
+pub(super) struct Queues {
+    /// Those that are wanted, and where the first message of each stands.
+    pub(super) found: Vec<(Queue, u64)>,
+    /// The last one that was looked at; `None`: there is none behind them.
+    pub(super) last: Option<Queue>,
+}
+
+/// So many queues are looked at for a page of those that are wanted: others wait for the store meanwhile.
+const LOOKS: usize = 4 * PAGE;
+
+/// Queues after one: those of which `wanted` says so, which says the same of all queues of a rule.
 pub(super) fn queues(
     store: &View<'_>,
     after: Option<&Queue>,
     most: usize,
     wanted: impl Fn(&Queue) -> bool,
-) -> Result<Vec<(Queue, u64)>, StoreError> {
-    let mut queues: Vec<(Queue, u64)> = Vec::new();
+) -> Result<Queues, StoreError> {
+    let mut queues = Queues { found: Vec::new(), last: after.cloned() };
     let mut behind = after.map(|queue| queue.at(u64::MAX));
-    while queues.len() < most {
+    for _ in 0..LOOKS {
+        if queues.found.len() == most {
+            break;
+        }
         let from = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut next = None;
         store.scan(Table::Messages, from, &mut |key, _| {
             next = Some(split(key).and_then(|(_, place)| Ok((Queue::of(key)?, place))));
             false
         })?;
-        let Some(next) = next else { break };
+        let Some(next) = next else {
+            queues.last = None;
+            break;
+        };
         let (queue, first) = next?;
+        queues.last = Some(queue.clone());
         if wanted(&queue) {
             behind = Some(queue.at(u64::MAX));
-            queues.push((queue, first));
+            queues.found.push((queue, first));
         } else {
             behind = Some(queue.behind_rule());
         }
@@ -83,7 +101,7 @@ pub(super) fn next_due(store: &View<'_>) -> Result<Option<Unix>, StoreError> {
 
 /// When the message of a page of queues was put that was put first, and the page's last queue.
 pub(super) fn oldest(store: &View<'_>, after: Option<&Queue>) -> Result<Option<(Unix, Queue)>, StoreError> {
-    let page = queues(store, after, PAGE, |_| true)?;
+    let page = queues(store, after, PAGE, |_| true)?.found;
     let mut oldest = Unix::MAX;
     for (queue, _) in &page {
         let (first, _) = load(store, queue, &BTreeSet::new(), 1, u64::MAX)?;
@@ -161,4 +179,37 @@ type Entry = (Vec<u8>, Vec<u8>);
 
 fn progress(store: &View<'_>, message: &[u8]) -> Result<Progress, StoreError> {
     store.get(Table::Progress, message)?.map_or_else(|| Ok(Progress::default()), |bytes| Progress::read(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::key::Key;
+    use crate::outbox::{Change, MemoryStore, Store};
+
+    /// Each rule of another lane costs a look, and there may be as many as somebody names: all of them were looked at while
+    /// nobody could write.
+    #[test]
+    fn a_page_looks_at_so_many_rules_and_the_next_one_goes_on() {
+        let mut store = MemoryStore::new();
+        let queue = |rule: usize| Queue::new(&format!("rule {rule:06}"), &Key::from(1));
+        let rules = 3 * LOOKS / 2;
+        let put = |rule| Change { table: Table::Messages, key: queue(rule).at(7), value: Some(Vec::new()) };
+        store.commit(&(0..=rules).map(put).collect::<Vec<_>>()).unwrap();
+        let (last, looks) = (queue(rules), Cell::new(0));
+        let page = |after: Option<&Queue>| {
+            looks.set(0);
+            let wanted = |queue: &Queue| {
+                looks.set(looks.get() + 1);
+                *queue == last
+            };
+            queues(&View::new(&store), after, PAGE, wanted).unwrap()
+        };
+        let first = page(None);
+        assert_eq!((first.found, first.last.as_ref(), looks.get()), (Vec::new(), Some(&queue(LOOKS - 1)), LOOKS));
+        let second = page(first.last.as_ref());
+        assert_eq!((second.found, second.last, looks.get()), (vec![(last.clone(), 7)], None, LOOKS / 2 + 1));
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) enum Way {
     FailsAfter(Duration),
     FailsForGoodAfter(Duration),
     Panics,
+    PanicsAfter(Duration),
     Never,
 }
 
@@ -62,6 +63,11 @@ impl Reader {
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// When it began to count.
+    pub(crate) const fn began(&self) -> Instant {
+        self.began
     }
 
     /// When which text was tried, in milliseconds.
@@ -106,6 +112,10 @@ impl Reader {
             Way::Retry(after) => Err(message.retry(Duration::from_secs(after))),
             Way::RetryOf(after, scope) => Err(message.retry(Duration::from_secs(after)).hold(scope)),
             Way::Panics => panic!("{} tears", message.body()),
+            Way::PanicsAfter(span) => {
+                sleep(span).await;
+                panic!("{} tears", message.body())
+            }
             Way::Never => std::future::pending().await,
         }
     }

@@ -202,8 +202,8 @@ impl Pair {
 
     fn line(&self) -> Vec<Stored> {
         let queues = shelf::queues(&View::new(&self.kept), None, 100, |_| true).expect("memory");
-        queues
-            .iter()
+        let found = queues.found.iter();
+        found
             .flat_map(|(queue, _)| {
                 shelf::load(&View::new(&self.kept), queue, &Default::default(), 100, u64::MAX).expect("memory").0
             })
