@@ -2,53 +2,15 @@
 //! server or real processes stand in `tests/shared_redis.rs` and `tests/shared_fleet.rs`.
 #![cfg(feature = "shared")]
 
-use std::sync::{Arc, Mutex};
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod starts;
+
+use starts::{Log, MILLI, SEC, process, rules};
 use std::time::Duration;
 
+use request_balancer::NextStart;
 use request_balancer::shared::MemoryStore;
-use request_balancer::{Balancer, Failure, NextStart, Rules};
-use tokio::time::{Instant, sleep};
-
-const MILLI: Duration = Duration::from_millis(1);
-const SEC: Duration = Duration::from_secs(1);
-
-fn rules(text: &str) -> Rules {
-    text.parse().unwrap()
-}
-
-fn process(text: &str, store: &MemoryStore) -> Balancer {
-    Balancer::builder(rules(text)).shared(store.clone()).build()
-}
-
-/// When attempts start, in milliseconds.
-#[derive(Clone)]
-struct Log {
-    begin: Instant,
-    starts: Arc<Mutex<Vec<u128>>>,
-}
-
-impl Log {
-    fn new() -> Self {
-        Self { begin: Instant::now(), starts: Arc::default() }
-    }
-
-    fn starts(&self) -> Vec<u128> {
-        self.starts.lock().unwrap().clone()
-    }
-
-    fn send(&self, balancer: &Balancer, times: usize) {
-        for _ in 0..times {
-            let (balancer, log) = (balancer.clone(), self.clone());
-            tokio::spawn(async move {
-                let note = async |_| {
-                    log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
-                    Ok::<_, Failure<()>>(())
-                };
-                balancer.run("default", 1, note).await.unwrap();
-            });
-        }
-    }
-}
+use tokio::time::sleep;
 
 /// The store counts a start as of 2 ms after it may be at the earliest: by so much windows are longer.
 #[tokio::test(start_paused = true)]
@@ -57,8 +19,8 @@ async fn fr_041_a_shared_window_lets_five_go_each_second() {
     let text = "overall = { limit = '5/1s', shared = true }";
     let [one, other] = [0; 2].map(|_| process(text, &store));
     let log = Log::new();
-    log.send(&one, 50);
-    log.send(&other, 50);
+    log.send(&one, 1, 50);
+    log.send(&other, 1, 50);
     sleep(30 * SEC).await;
     let expected: Vec<u128> = (0..100).map(|start| start / 5 * 1_002).collect();
     assert_eq!(log.starts(), expected);
@@ -69,14 +31,14 @@ async fn fr_134_a_longer_window_counts_what_the_store_has_seen() {
     let store = MemoryStore::new();
     let [one, other] = [0; 2].map(|_| process("per_key = { limit = '1/1s', shared = true }", &store));
     let log = Log::new();
-    log.send(&one, 10);
+    log.send(&one, 1, 10);
     sleep(5_500 * MILLI).await;
     assert_eq!(log.starts(), [0, 1_002, 2_004, 3_006, 4_008, 5_010]);
     let longer = rules("per_key = { limit = '1/10s', shared = true }");
     one.replace_rules(longer.clone());
     other.replace_rules(longer);
     // The other one has started nothing, and knows of the last start all the same.
-    log.send(&other, 1);
+    log.send(&other, 1, 1);
     sleep(60 * SEC).await;
     let starts = log.starts();
     assert_eq!(starts.len(), 11);
@@ -91,8 +53,8 @@ async fn fr_136_a_larger_count_gives_the_difference_at_once() {
     let store = MemoryStore::new();
     let [one, other] = [0; 2].map(|_| process("overall = { limit = '10/1s', shared = true }", &store));
     let log = Log::new();
-    log.send(&one, 15);
-    log.send(&other, 15);
+    log.send(&one, 1, 15);
+    log.send(&other, 1, 15);
     sleep(500 * MILLI).await;
     assert_eq!(log.starts(), [0; 10]);
     for balancer in [&one, &other] {
@@ -114,7 +76,7 @@ async fn fr_138_all_see_the_same_moment_of_the_reset() {
     let balancers = [0; 3].map(|_| process("overall = { limit = '150/1s', shared = true }", &store));
     let log = Log::new();
     for balancer in &balancers {
-        log.send(balancer, 4_000);
+        log.send(balancer, 1, 4_000);
     }
     for _ in 0..20 {
         sleep(500 * MILLI).await;

@@ -1,60 +1,22 @@
 //! What becomes of balancers that share limits: their runtimes end, their store is away, they are closed, their rules change.
 #![cfg(feature = "shared")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod starts;
+
+use starts::{Log, MILLI, SEC, process, rules};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use request_balancer::shared::{Ask, Ears, MemoryStore, News, Pending, Reply, Store};
-use request_balancer::{Balancer, Failure, NextStart, Refused, Rules, Target};
+use request_balancer::{Balancer, Failure, NextStart, Refused, Target};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, sleep, timeout};
-
-const MILLI: Duration = Duration::from_millis(1);
-const SEC: Duration = Duration::from_secs(1);
-
-fn rules(text: &str) -> Rules {
-    text.parse().unwrap()
-}
-
-fn process(rules: &str, store: &MemoryStore) -> Balancer {
-    Balancer::builder(self::rules(rules)).shared(store.clone()).build()
-}
 
 /// A runtime of one thread, on a clock that stands while something runs.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
-}
-
-/// When attempts start, in milliseconds.
-#[derive(Clone)]
-struct Log {
-    begin: Instant,
-    starts: Arc<Mutex<Vec<u128>>>,
-}
-
-impl Log {
-    fn new() -> Self {
-        Self { begin: Instant::now(), starts: Arc::default() }
-    }
-
-    fn starts(&self) -> Vec<u128> {
-        self.starts.lock().unwrap().clone()
-    }
-
-    /// Sends so many requests of a key.
-    fn send(&self, balancer: &Balancer, key: u64, times: usize, cost: u32) {
-        for _ in 0..times {
-            let (balancer, log) = (balancer.clone(), self.clone());
-            tokio::spawn(async move {
-                let note = async |_| {
-                    log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
-                    Ok::<_, Failure<()>>(())
-                };
-                let _ = balancer.request("default", key).cost(cost).run(note).await;
-            });
-        }
-    }
 }
 
 async fn runs(balancer: &Balancer) -> bool {
@@ -69,7 +31,7 @@ async fn what_no_part_fits_starts_two_seconds_after_the_return() {
         store.set_away(true);
         let balancer = process(&format!("overall = {{ limit = '{text}', shared = true }}"), &store);
         let log = Log::new();
-        log.send(&balancer, 1, 1, cost);
+        log.send_costly(&balancer, 1, 1, cost);
         sleep(10 * SEC).await;
         store.set_away(false);
         sleep(300 * SEC).await;
@@ -131,7 +93,7 @@ async fn the_first_batch_is_not_too_late() {
     store.set_latency(10 * MILLI);
     let balancer = process("overall = { limit = '3/60s', shared = true }", &store);
     let log = Log::new();
-    log.send(&balancer, 1, 3, 1);
+    log.send(&balancer, 1, 3);
     sleep(10 * SEC).await;
     assert_eq!(log.starts(), [20, 20, 20]);
 }
@@ -141,17 +103,17 @@ async fn one_answer_that_comes_late_costs_one_batch() {
     let store = MemoryStore::new();
     let balancer = process("per_key = { limit = '10/1s', shared = true }", &store);
     let log = Log::new();
-    log.send(&balancer, 1, 1, 1);
+    log.send(&balancer, 1, 1);
     sleep(SEC).await;
     // Nine of one batch are late, as the way there took longer than ever before.
     store.set_latency(60 * MILLI);
-    log.send(&balancer, 2, 9, 1);
+    log.send(&balancer, 2, 9);
     sleep(MILLI).await;
     store.set_latency(Duration::ZERO);
     sleep(9 * SEC).await;
     // They were spent 30 ms after the question; there is one more, and the others wait for those.
     assert_eq!(log.starts()[1..], [&[1_030][..], &[2_032; 8]].concat());
-    log.send(&balancer, 3, 20, 1);
+    log.send(&balancer, 3, 20);
     sleep(5 * SEC).await;
     // What the store allows for the way is twice what that took of late, and 2 ms; not all that the nine might have been late by.
     assert_eq!(log.starts()[10..], [[10_001; 10], [11_056; 10]].concat());
@@ -162,8 +124,8 @@ async fn rules_that_come_to_share_a_limit_are_kept_by_the_store() {
     let store = MemoryStore::new();
     let [one, other] = [0; 2].map(|_| process("overall = '10/1s'\nper_key = '8/1s'", &store));
     let log = Log::new();
-    log.send(&one, 1, 4, 1);
-    log.send(&other, 1, 4, 1);
+    log.send(&one, 1, 4);
+    log.send(&other, 1, 4);
     sleep(100 * MILLI).await;
     assert_eq!((log.starts(), store.asked()), (vec![0; 8], 0));
     let text = "overall = { limit = '10/1s', shared = true }\nper_key = { limit = '8/1s', shared = true }";
@@ -171,9 +133,9 @@ async fn rules_that_come_to_share_a_limit_are_kept_by_the_store() {
     other.replace_rules(rules(text));
     sleep(MILLI).await;
     // Both told what they started: key 1 had its eight, all together two more.
-    log.send(&one, 1, 2, 1);
-    log.send(&one, 2, 5, 1);
-    log.send(&other, 3, 5, 1);
+    log.send(&one, 1, 2);
+    log.send(&one, 2, 5);
+    log.send(&other, 3, 5);
     sleep(3 * SEC).await;
     let mut later = log.starts().split_off(8);
     later.sort_unstable();
@@ -203,7 +165,7 @@ async fn what_an_outage_means_follows_the_rules() {
     balancer.replace_rules(rules(&text("open")));
     store.set_away(true);
     let log = Log::new();
-    log.send(&balancer, 1, 9, 1);
+    log.send(&balancer, 1, 9);
     sleep(SEC).await;
     assert_eq!(log.starts(), [40; 9]);
 }
@@ -213,8 +175,8 @@ async fn a_hold_that_begins_in_an_outage_is_told_after_it() {
     let store = MemoryStore::new();
     let [one, other] = [0; 2].map(|_| process("per_key = { limit = '100/1s', shared = true }", &store));
     let log = Log::new();
-    log.send(&one, 7, 1, 1);
-    log.send(&other, 7, 1, 1);
+    log.send(&one, 7, 1);
+    log.send(&other, 7, 1);
     sleep(SEC).await;
     store.set_away(true);
     one.hold(Target::key(1), 3_600 * SEC).unwrap();
@@ -223,7 +185,7 @@ async fn a_hold_that_begins_in_an_outage_is_told_after_it() {
     sleep(SEC).await;
     assert_eq!(other.next_start("default", 1), Ok(NextStart::After(3_597 * SEC)));
     let third = process("per_key = { limit = '100/1s', shared = true }", &store);
-    log.send(&third, 7, 1, 1);
+    log.send(&third, 7, 1);
     sleep(SEC).await;
     assert_eq!(third.next_start("default", 1), Ok(NextStart::After(3_596 * SEC)));
 }
@@ -300,7 +262,7 @@ async fn a_long_outage_is_told_of_bit_by_bit() {
     store.store.set_away(true);
     let log = Log::new();
     for key in 0..10_000 {
-        log.send(&balancer, key, 1, 1);
+        log.send(&balancer, key, 1);
     }
     sleep(10 * SEC).await;
     assert_eq!(log.starts().len(), 10_000);
@@ -321,7 +283,7 @@ async fn a_slot_is_given_back_though_a_key_with_numbers_of_its_own_comes() {
     sleep(SEC).await;
     let log = Log::new();
     // A question is out, the slot becomes free, and then that key comes.
-    log.send(&one, 1, 1, 1);
+    log.send(&one, 1, 1);
     sleep(10 * MILLI).await;
     drop(permit);
     sleep(10 * MILLI).await;
@@ -339,19 +301,19 @@ async fn spacing_is_counted_as_of_the_last_moment_too() {
         let [one, other] =
             [0; 2].map(|_| process(&format!("overall = {{ limit = '{quota}', shared = true }}"), &store));
         let log = Log::new();
-        log.send(&one, 1, 1, 1);
-        log.send(&other, 1, 1, 1);
+        log.send(&one, 1, 1);
+        log.send(&other, 1, 1);
         sleep(2 * SEC).await;
         let before = log.starts().len();
         // The store gives at 2.025 s what starts at 2.07 s: its answer takes longer than its question.
-        log.send(&one, 1, 1, 1);
+        log.send(&one, 1, 1);
         sleep(10 * MILLI).await;
         store.set_latency(90 * MILLI);
         sleep(30 * MILLI).await;
         store.set_latency(Duration::ZERO);
         sleep(86 * MILLI).await;
         // At 2.126 s there would be room again, had it been started at once.
-        log.send(&other, 1, 1, 1);
+        log.send(&other, 1, 1);
         sleep(SEC).await;
         assert_eq!(log.starts()[before..], [2_070, 2_227], "{quota}");
     }
@@ -385,7 +347,7 @@ async fn keys_of_an_outage_go_when_nothing_is_left_of_them() {
     store.set_away(true);
     let log = Log::new();
     for key in 0..1_000 {
-        log.send(&balancer, key, 1, 1);
+        log.send(&balancer, key, 1);
         sleep(10 * MILLI).await;
     }
     assert_eq!(log.starts().len(), 1_000);
@@ -436,7 +398,7 @@ async fn a_busy_process_leaves_slots_to_one_that_is_farther_away() {
         tokio::spawn(async move {
             loop {
                 let permit = balancer.request("default", 1).acquire().await.unwrap();
-                log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
+                log.note();
                 sleep(20 * MILLI).await;
                 drop(permit);
             }

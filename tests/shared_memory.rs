@@ -1,66 +1,15 @@
 //! Limits that balancers share, in a store in memory: on the paused clock, with exact instants.
 #![cfg(feature = "shared")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod starts;
+
+use starts::{Log, MILLI, SEC, process, rules};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use request_balancer::shared::MemoryStore;
-use request_balancer::{Balancer, Error, Event, Failure, NextStart, OnOutage, Refused, Rules, Target};
-use tokio::time::{Instant, sleep};
-
-const MILLI: Duration = Duration::from_millis(1);
-const SEC: Duration = Duration::from_secs(1);
-
-fn rules(text: &str) -> Rules {
-    text.parse().unwrap()
-}
-
-fn process(rules: &str, store: &MemoryStore) -> Balancer {
-    Balancer::builder(self::rules(rules)).shared(store.clone()).build()
-}
-
-/// When attempts start, in milliseconds.
-#[derive(Clone)]
-struct Log {
-    begin: Instant,
-    starts: Arc<Mutex<Vec<u128>>>,
-}
-
-impl Log {
-    fn new() -> Self {
-        Self { begin: Instant::now(), starts: Arc::default() }
-    }
-
-    fn note(&self) {
-        self.starts.lock().unwrap().push(self.begin.elapsed().as_millis());
-    }
-
-    fn starts(&self) -> Vec<u128> {
-        self.starts.lock().unwrap().clone()
-    }
-
-    /// Sends so many requests of a key.
-    fn send(&self, balancer: &Balancer, key: u64, times: usize) {
-        for _ in 0..times {
-            let (balancer, log) = (balancer.clone(), self.clone());
-            tokio::spawn(async move {
-                let note = async |_| {
-                    log.note();
-                    Ok::<_, Failure<()>>(())
-                };
-                let _ = balancer.run("default", key, note).await;
-            });
-        }
-    }
-
-    /// The most starts in any half-open window of this length.
-    fn most_in(&self, window: Duration) -> usize {
-        let mut starts = self.starts();
-        starts.sort_unstable();
-        let inside = |from: &u128| starts.iter().filter(|at| (*from..from + window.as_millis()).contains(at)).count();
-        starts.iter().map(inside).max().unwrap_or(0)
-    }
-}
+use request_balancer::{Error, Event, Failure, NextStart, OnOutage, Refused, Target};
+use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
 async fn two_balancers_keep_to_one_window() {

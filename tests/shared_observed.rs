@@ -2,6 +2,10 @@
 //! clock.
 #![cfg(all(feature = "shared", feature = "headers"))]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod starts;
+
+use starts::{Log, MILLI, SEC};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +15,6 @@ use request_balancer::shared::{Ask, Ears, MemoryStore, News, Pending, Reply, Sto
 use request_balancer::{Attempt, Balancer, Failure, Rules, Target};
 use tokio::time::{Instant, sleep};
 
-const MILLI: Duration = Duration::from_millis(1);
-const SEC: Duration = Duration::from_secs(1);
 const TEN: &str = "overall = { limit = '10/60s', shared = true }";
 
 fn process(rules: &str, store: impl Store) -> Balancer {
@@ -51,39 +53,12 @@ async fn run_for(balancer: &Balancer, takes: Duration, says: Option<&Observation
     balancer.run("default", 1, call).await.unwrap();
 }
 
-/// When attempts start, in milliseconds.
-#[derive(Clone)]
-struct Log {
-    begin: Instant,
-    starts: Arc<Mutex<Vec<u128>>>,
-}
-
-impl Log {
-    fn new() -> Self {
-        Self { begin: Instant::now(), starts: Arc::default() }
-    }
-
-    /// Sends so many requests.
-    fn send(&self, balancer: &Balancer, times: usize) {
-        for _ in 0..times {
-            let (balancer, log) = (balancer.clone(), self.clone());
-            tokio::spawn(async move {
-                let note = async |_| {
-                    log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
-                    Ok::<_, Failure<()>>(())
-                };
-                let _ = balancer.run("default", 1, note).await;
-            });
-        }
-    }
-
-    /// When they started, a while from now.
-    async fn starts(&self, after: Duration) -> Vec<u128> {
-        sleep(after).await;
-        let mut starts = self.starts.lock().unwrap().clone();
-        starts.sort_unstable();
-        starts
-    }
+/// When they started, a while from now, in milliseconds.
+async fn starts(log: &Log, after: Duration) -> Vec<u128> {
+    sleep(after).await;
+    let mut starts = log.starts();
+    starts.sort_unstable();
+    starts
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +72,7 @@ async fn a_response_to_one_stops_the_other_within_one_way_and_it_goes_on_at_the_
         sleep(SEC).await;
         let log = Log::new();
         for _ in 0..40 {
-            log.send(&other, 1);
+            log.send(&other, 1, 1);
             sleep(MILLI).await;
         }
         // Somebody else called that API, which has nothing left.
@@ -107,10 +82,10 @@ async fn a_response_to_one_stops_the_other_within_one_way_and_it_goes_on_at_the_
             async move { run(&one, Some(&says)).await }
         });
         for _ in 0..40 {
-            log.send(&other, 1);
+            log.send(&other, 1, 1);
             sleep(MILLI).await;
         }
-        let starts = log.starts(30 * SEC).await;
+        let starts = starts(&log, 30 * SEC).await;
         // The response is there after 50 ms; its word is at the store 5 ms later, when what was given last is on its way back.
         let (before, after) = starts.split_at(50);
         assert_eq!((before[49], starts.len()), (60, 80), "{text}: {starts:?}");
@@ -130,8 +105,8 @@ async fn what_is_left_at_the_server_is_left_to_all_together() {
         }
         run(&all[0], Some(&left(4, 30))).await;
         let log = Log::new();
-        all.iter().for_each(|balancer| log.send(balancer, 3));
-        let starts = log.starts(40 * SEC).await;
+        all.iter().for_each(|balancer| log.send(balancer, 1, 3));
+        let starts = starts(&log, 40 * SEC).await;
         // Of ten in a minute two are left then.
         let after = if text == "10/60s" { 2 } else { 5 };
         assert_eq!(starts, [vec![0; 4], vec![30_000; after]].concat(), "{text}");
@@ -160,8 +135,8 @@ async fn an_answer_that_narrows_nothing_asks_nothing() {
     sleep(SEC).await;
     assert_eq!(store.asked(), asked + 5);
     let log = Log::new();
-    log.send(&other, 3);
-    assert_eq!(log.starts(20 * SEC).await, [0]);
+    log.send(&other, 1, 3);
+    assert_eq!(starts(&log, 20 * SEC).await, [0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,8 +146,8 @@ async fn limits_of_keys_are_narrowed_one_by_one() {
     run(&other, None).await;
     run(&one, Some(&left(3, 30))).await;
     let log = Log::new();
-    log.send(&other, 5);
-    assert_eq!(log.starts(20 * SEC).await, [0, 0, 0]);
+    log.send(&other, 1, 5);
+    assert_eq!(starts(&log, 20 * SEC).await, [0, 0, 0]);
     let begin = Instant::now();
     for _ in 0..10 {
         other.run("default", 2, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
@@ -200,10 +175,10 @@ async fn who_waits_for_a_server_goes_on_when_it_leaves_more() {
         tokio::spawn(async move { run_for(&one, SEC * call, says.as_ref()).await });
     }
     sleep(1_500 * MILLI).await;
-    log.send(&other, 9);
-    assert_eq!(log.starts(10 * SEC).await, [1_500]);
+    log.send(&other, 1, 9);
+    assert_eq!(starts(&log, 10 * SEC).await, [1_500]);
     // It is told with a question of its own, as the store goes by much less.
-    assert_eq!(log.starts(15 * SEC).await, [vec![1_500], vec![20_000; 8]].concat());
+    assert_eq!(starts(&log, 15 * SEC).await, [vec![1_500], vec![20_000; 8]].concat());
 }
 
 /// What could not be told as the store was away is told when it is back.
@@ -220,8 +195,8 @@ async fn what_was_not_answered_is_told_again() {
     // For two seconds each keeps to its part.
     sleep(4 * SEC).await;
     let log = Log::new();
-    log.send(&other, 5);
-    assert_eq!(log.starts(20 * SEC).await, [0, 0]);
+    log.send(&other, 1, 5);
+    assert_eq!(starts(&log, 20 * SEC).await, [0, 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,8 +209,8 @@ async fn a_store_that_forgot_hears_it_with_the_next_response() {
     run(&one, Some(&left(1, 40))).await;
     sleep(SEC).await;
     let log = Log::new();
-    log.send(&other, 5);
-    assert_eq!(log.starts(20 * SEC).await, [0]);
+    log.send(&other, 1, 5);
+    assert_eq!(starts(&log, 20 * SEC).await, [0]);
 }
 
 /// Processes that have their limit for themselves get all of it, however their answers are mixed up.
@@ -431,10 +406,10 @@ async fn who_missed_that_there_is_more_again_asks_when_news_are_heard_again() {
     let [one, other] = two(TEN, &store);
     run(&one, Some(&left(0, 3_000))).await;
     let log = Log::new();
-    log.send(&other, 1);
+    log.send(&other, 1, 1);
     sleep(SEC).await;
     store.deafen();
     one.observe(Target::overall(), &left(5, 3_000)).unwrap();
     sleep(10 * SEC).await;
-    assert_eq!(log.starts.lock().unwrap().len(), 1);
+    assert_eq!(log.starts().len(), 1);
 }

@@ -1,22 +1,18 @@
 //! What starts around the return of a store that some could not reach.
 #![cfg(feature = "shared")]
 
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod starts;
+
+use starts::{Log, MILLI, SEC, rules};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use request_balancer::engine::{Answers, Claim, Entry, Instant as At, Reach, RuleId, Scheduler};
 use request_balancer::shared::MemoryStore;
-use request_balancer::{Balancer, Failure, Rules};
+use request_balancer::{Balancer, Failure};
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep};
-
-const MILLI: Duration = Duration::from_millis(1);
-const SEC: Duration = Duration::from_secs(1);
-
-fn rules(text: &str) -> Rules {
-    text.parse().unwrap()
-}
+use tokio::time::sleep;
 
 #[test]
 fn what_was_granted_without_the_store_is_asked_for_when_it_is_back() {
@@ -38,7 +34,7 @@ fn what_was_granted_without_the_store_is_asked_for_when_it_is_back() {
 }
 
 /// A process that has used the store, long ago.
-async fn process(store: &MemoryStore) -> Balancer {
+async fn old_process(store: &MemoryStore) -> Balancer {
     let text = "overall = { limit = '20/60s', shared = true }\n[shared]\nprocesses = 2";
     let balancer = Balancer::builder(rules(text)).shared(store.clone()).build();
     balancer.run("default", 1, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
@@ -46,43 +42,21 @@ async fn process(store: &MemoryStore) -> Balancer {
     balancer
 }
 
-/// When attempts start, in milliseconds.
-#[derive(Clone)]
-struct Log {
-    begin: Instant,
-    starts: Arc<Mutex<Vec<u128>>>,
-}
-
-impl Log {
-    fn send(&self, balancer: &Balancer, times: usize) {
-        for _ in 0..times {
-            let (balancer, log) = (balancer.clone(), self.clone());
-            tokio::spawn(async move {
-                let note = async |_| {
-                    log.starts.lock().unwrap().push(log.begin.elapsed().as_millis());
-                    Ok::<_, Failure<()>>(())
-                };
-                let _ = balancer.run("default", 1, note).await;
-            });
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn who_asked_nothing_while_it_was_away_leaves_others_their_parts() {
     let store = MemoryStore::new();
-    let (busy, idle) = (process(&store).await, process(&store).await);
-    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    let (busy, idle) = (old_process(&store).await, old_process(&store).await);
+    let log = Log::new();
     store.set_away(true);
     sleep(9_900 * MILLI).await;
-    log.send(&busy, 30);
+    log.send(&busy, 1, 30);
     sleep(100 * MILLI).await;
     store.set_away(false);
     // It never noticed: the store knows of nothing, and has room for all of these.
-    log.send(&idle, 30);
+    log.send(&idle, 1, 30);
     sleep(40 * SEC).await;
     // One loses it after three calls and starts its part; the other one starts its own.
-    let mut starts = std::mem::take(&mut *log.starts.lock().unwrap());
+    let mut starts = log.starts();
     starts.sort_unstable();
     let parts: Vec<_> = [[9_940; 10], [10_000; 10]].concat();
     assert_eq!(starts, parts);
@@ -91,14 +65,14 @@ async fn who_asked_nothing_while_it_was_away_leaves_others_their_parts() {
 #[tokio::test(start_paused = true)]
 async fn the_whole_is_back_when_all_had_time_to_tell() {
     let store = MemoryStore::new();
-    let balancer = process(&store).await;
+    let balancer = old_process(&store).await;
     // Only the way of news is cut, and nothing was asked since.
     store.deafen();
-    let log = Log { begin: Instant::now(), starts: Arc::default() };
-    log.send(&balancer, 20);
+    let log = Log::new();
+    log.send(&balancer, 1, 20);
     sleep(10 * SEC).await;
     // News are heard again 200 ms later, and 2 s after that everybody has told what it started.
-    assert_eq!(*log.starts.lock().unwrap(), [[0; 10], [2_200; 10]].concat());
+    assert_eq!(log.starts(), [[0; 10], [2_200; 10]].concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,15 +117,15 @@ async fn a_short_window_is_not_over_when_one_is_back_before_the_other() {
     let store = MemoryStore::new();
     let text = "overall = { limit = '10/100ms', shared = true }\n[shared]\nprocesses = 2";
     let [one, other] = [0; 2].map(|_| Balancer::builder(rules(text)).shared(store.clone()).build());
-    let log = Log { begin: Instant::now(), starts: Arc::default() };
+    let log = Log::new();
     store.set_away(true);
-    log.send(&one, 1_000);
+    log.send(&one, 1, 1_000);
     sleep(100 * MILLI).await;
-    log.send(&other, 1_000);
+    log.send(&other, 1, 1_000);
     sleep(SEC).await;
     store.set_away(false);
     sleep(3 * SEC).await;
-    let mut starts = std::mem::take(&mut *log.starts.lock().unwrap());
+    let mut starts = log.starts();
     starts.sort_unstable();
     let most = starts.windows(11).filter(|window| window[10] - window[0] < 100).count();
     assert_eq!(most, 0, "{starts:?}");
@@ -160,16 +134,16 @@ async fn a_short_window_is_not_over_when_one_is_back_before_the_other() {
 #[tokio::test(start_paused = true)]
 async fn other_rules_for_an_outage_do_not_keep_anybody_at_a_part() {
     let store = MemoryStore::new();
-    let balancer = process(&store).await;
+    let balancer = old_process(&store).await;
     store.deafen();
     sleep(100 * MILLI).await;
     let closed = "overall = { limit = '3/60s', shared = true }\n[shared]\nprocesses = 4\non_outage = 'closed'";
     balancer.replace_rules(rules(closed));
-    let log = Log { begin: Instant::now(), starts: Arc::default() };
-    log.send(&balancer, 3);
+    let log = Log::new();
+    log.send(&balancer, 1, 3);
     sleep(10 * SEC).await;
     // Of three there is no part for each of four, until two seconds after news are heard again.
-    assert_eq!(*log.starts.lock().unwrap(), [2_100; 3]);
+    assert_eq!(log.starts(), [2_100; 3]);
 }
 
 #[test]
@@ -177,7 +151,7 @@ fn a_runtime_that_ends_keeps_nobody_at_a_part() {
     let runtime = || Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let (first, second) = (runtime(), runtime());
     let store = first.block_on(async { MemoryStore::new() });
-    let balancer = first.block_on(process(&store));
+    let balancer = first.block_on(old_process(&store));
     second.block_on(async { sleep(200 * SEC).await });
     second.block_on(async { balancer.run("default", 1, async |_| Ok::<_, Failure<()>>(())).await.unwrap() });
     store.deafen();
@@ -187,9 +161,9 @@ fn a_runtime_that_ends_keeps_nobody_at_a_part() {
     drop(first);
     second.block_on(async {
         sleep(3 * SEC).await;
-        let log = Log { begin: Instant::now(), starts: Arc::default() };
-        log.send(&balancer, 20);
+        let log = Log::new();
+        log.send(&balancer, 1, 20);
         sleep(SEC).await;
-        assert_eq!(log.starts.lock().unwrap().len(), 20);
+        assert_eq!(log.starts().len(), 20);
     });
 }
