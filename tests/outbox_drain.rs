@@ -32,6 +32,25 @@ async fn two_may_drain_at_once() {
     assert_eq!(put(&post, 1, "again").await, Ok(true));
 }
 
+/// What runs is waited for, and not what comes of it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_fails_while_it_is_drained_is_not_made_again() {
+    let reader = Reader::new();
+    let rules = "[retry]\njitter = 0.0\nbackoff = '1h'\nmax_delay = '1h'\n[rules]\nsend = '1/1s'";
+    let post = post(rules, MemoryStore::new(), &reader).await;
+    reader.tell("runs", [Way::FailsAfter(secs(5))]);
+    let runs = tokio::spawn({
+        let post = post.clone();
+        async move { put(&post, 1, "runs").await }
+    });
+    sleep(secs(1)).await;
+    let drained = timeout(secs(5), post.drain()).await.expect("it waits for the attempt alone").unwrap();
+    assert_eq!(drained.len(), 1);
+    assert_eq!(runs.await.unwrap(), Ok(false));
+    sleep(secs(2)).await;
+    assert_eq!(put(&post, 1, "again").await, Ok(true));
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_may_close_at_once_and_the_shorter_deadline_counts() {
     let reader = Reader::new();

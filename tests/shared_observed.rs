@@ -13,7 +13,7 @@ use fastrand::Rng;
 use request_balancer::headers::{self, Dialect, Observation};
 use request_balancer::shared::{Ask, Ears, MemoryStore, News, Pending, Reply, Store, VersionedRules};
 use request_balancer::{Attempt, Balancer, Failure, Rules, Target};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 const TEN: &str = "overall = { limit = '10/60s', shared = true }";
 
@@ -412,4 +412,24 @@ async fn who_missed_that_there_is_more_again_asks_when_news_are_heard_again() {
     one.observe(Target::overall(), &left(5, 3_000)).unwrap();
     sleep(10 * SEC).await;
     assert_eq!(log.starts().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_what_was_learnt_gives_its_slot_back() {
+    let store = MemoryStore::new();
+    let text = "overall = { concurrency = 2, shared = true }\n\
+                [rules.default]\nper_key = '5/60s'\nobserve = { learn = '10/60s' }";
+    let [one, other] = two(text, &store);
+    for told in [Some("8"), None] {
+        let call = async |attempt: Attempt| {
+            attempt.check(200, told.map(|limit| ("RateLimit-Limit", limit)), None)?;
+            Ok::<_, Failure<()>>(())
+        };
+        one.run("default", 1, call).await.unwrap();
+        // What was learnt ends with the first attempt a day later whose response says nothing.
+        sleep(86_400 * SEC).await;
+    }
+    let slots = async { tokio::join!(other.request("default", 1).acquire(), other.request("default", 2).acquire()) };
+    let (first, second) = timeout(10 * SEC, slots).await.expect("both slots are free");
+    drop((first.unwrap(), second.unwrap()));
 }

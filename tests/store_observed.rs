@@ -5,7 +5,7 @@ use std::sync::Arc;
 use request_balancer::Rules;
 use request_balancer::engine::{
     Answers, Batch, Charge, Claim, Enter, Entry, Instant, KeyId, Nanos, Reach, RequestId, RuleId, Said, Scheduler,
-    Serial, ServerReset, ServerWindow, Side, Stand, Target,
+    Serial, ServerReset, ServerWindow, Side, Site, Stand, Target,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -436,4 +436,33 @@ fn that_nothing_is_left_is_told_though_much_else_waits_to_be_told() {
     let batch = world.machine.collect(at(2)).unwrap();
     let nothing = batch.lines.iter().filter(|line| line.said.iter().any(|said| said.left == 0)).count();
     assert_eq!(nothing, 1);
+}
+
+#[test]
+fn what_came_meanwhile_is_newer_than_what_had_no_answer() {
+    let mut world = World::new(OVERALL);
+    world.start(0, stand(1, 9));
+    for (now, count) in [(100, 3), (150, 0)] {
+        world.machine.observe_target(at(now), Target::Overall, [left(count)]);
+        if count > 0 {
+            assert_eq!(words(&world.told_at_once(now).unwrap()), [(3, Some(serial(1)))]);
+        }
+    }
+    world.machine.fail(at(200));
+    assert_eq!(words(&world.told_at_once(200).unwrap()), [(0, Some(serial(1)))]);
+}
+
+#[test]
+fn room_that_is_told_of_before_the_answer_that_there_is_none_is_asked_for_soon() {
+    let mut world = World::new(OVERALL);
+    world.enter(0, 1);
+    assert_eq!(world.machine.collect(at(0)).unwrap().asks.len(), 1);
+    world.machine.reopen(at(1), Site::Shared(0));
+    world.answer(2, &[false], stand(10, 0));
+    assert!(world.machine.collect(at(21)).is_none());
+    assert_eq!(world.machine.collect(at(22)).unwrap().asks.len(), 1);
+    // Unless nothing was told it is asked for when the store said.
+    world.answer(23, &[false], stand(10, 0));
+    assert!(world.machine.collect(at(1_022)).is_none());
+    assert_eq!(world.machine.collect(at(1_023)).unwrap().asks.len(), 1);
 }

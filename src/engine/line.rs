@@ -274,10 +274,11 @@ impl<W> Scheduler<W> {
         self.drop_deadline(index);
         self.settled &= !self.ends_count(index);
         let is_read = self.requests[index].is_read();
-        self.leave_store(index);
         self.each_limit(index, |spec, state, cost| state.end(spec, now, cost, is_read));
         self.unseat(now, index);
         self.unlearn(now, queue);
+        // Other numbers write down anew who holds which slots: so does this attempt until then.
+        self.leave_store(index);
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;

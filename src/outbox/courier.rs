@@ -107,7 +107,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     fn take_in(&mut self, note: Note<T, E>) {
         match note {
             Note::Arrived(messages, reply) => self.arrived(messages, reply),
-            Note::Look(queues) => queues.into_iter().for_each(|queue| self.notice(queue, 0)),
+            Note::Look(queues) => queues.into_iter().for_each(|queue| self.notice(queue, None)),
             Note::Search => self.search_again(Instant::now() + REST),
             Note::Due(due) => self.due = Some(self.due.map_or(due, |first| first.min(due))),
             Note::Entered(entered) => self.entered(entered),
@@ -149,7 +149,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             if let Some(reply) = reply.take() {
                 let _ = reply.send(Ok(super::letter::Delivery::Queued(stored.record.id)));
             }
-            self.notice(queue, stored.place);
+            self.notice(queue, Some(stored.place));
         }
     }
 
@@ -188,7 +188,7 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         self.entering = false;
         match entered {
             Ok((queues, again)) => {
-                queues.into_iter().for_each(|queue| self.notice(queue, 0));
+                queues.into_iter().for_each(|queue| self.notice(queue, None));
                 if again {
                     self.due = Some(self.office.clock.now());
                 } else {
@@ -283,8 +283,13 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
 
     /// A message waits after a failed attempt. Others of its queue may go on, unless too many wait to be kept in line.
     fn waits(&mut self, queue: &Queue, place: u64) {
-        let window = self.window;
+        let (window, starts) = (self.window, self.starts());
         let Some(line) = self.lines.get_mut(queue) else { return };
+        if !starts {
+            // It ran when all else was taken out of the line, and is not to go on.
+            self.lanes.get(line.lane).leave(line.withdraw_all());
+            return;
+        }
         if line.waiting() <= window || !self.park(queue, place) {
             self.take_turn(queue.clone());
         }

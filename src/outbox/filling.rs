@@ -140,8 +140,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         }
         let soon = self.office.clock.after(FAR);
         let in_order = self.lines.iter().filter(|(_, line)| line.lane == priority);
-        let in_order =
-            in_order.filter_map(|(queue, line)| Some((queue.clone(), line.waits_in_order_until_after(soon)?)));
+        let in_order = in_order.filter_map(|(queue, line)| Some((queue, line.waits_in_order_until_after(soon)?)));
+        let in_order = in_order.map(|(queue, until)| (queue.clone(), until));
         let in_order: Vec<(Queue, Unix)> = in_order.collect();
         for (queue, until) in in_order {
             let Some(line) = self.lines.get_mut(&queue) else { continue };

@@ -34,18 +34,19 @@ const PAUSED: usize = KNOWN / 2;
 const AHEAD: usize = 1_024;
 
 impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
-    /// A queue has a message in the store that stands there or behind, and that nobody has read.
-    pub(super) fn notice(&mut self, queue: Queue, place: u64) {
+    /// A queue has a message in the store that stands there or behind, and that nobody has read. `None`: one that is in line
+    /// since now, wherever it stands, for which no flush waits that began before.
+    pub(super) fn notice(&mut self, queue: Queue, place: Option<u64>) {
         if !self.lines.contains_key(&queue) {
             if !self.may_know(&queue) {
-                self.miss(&queue, place);
+                self.miss(&queue, place.unwrap_or(u64::MAX));
                 return;
             }
             if !self.searches.cover(&queue) {
                 self.line(&queue).has_from(0);
             }
         }
-        self.line(&queue).has_from(place);
+        self.line(&queue).has_from(place.unwrap_or(0));
         self.take_turn(queue);
     }
 

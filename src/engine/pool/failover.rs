@@ -215,10 +215,14 @@ impl<W> Scheduler<W> {
         let Some(state) = self.endpoint_mut(endpoint) else { return false };
         let was_disabled = state.disabled;
         let was_closed = state.breaker.state(now) == BreakerState::Closed;
+        // Whoever never used the old one knows of none: it is new to this machine alone.
+        let was_used = state.starts > 0;
         state.renew();
         self.forget_told_of_keys(endpoint);
         self.streaks.forget_endpoint(endpoint);
-        self.forget_servers_of(now, endpoint);
+        if was_used {
+            self.forget_servers_of(now, endpoint);
+        }
         if was_disabled {
             self.notices.push(Notice::EndpointEnabled { endpoint });
         }

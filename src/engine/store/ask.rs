@@ -8,11 +8,14 @@ use crate::engine::plan::{LimitKind, LimitRef, LimitSpec, RuleId};
 use crate::engine::queue::{Queue, QueueState};
 use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
-use crate::engine::time::Instant;
+use crate::engine::time::{Instant, Nanos};
 use crate::engine::turn::is_live;
 
 /// Turns that make up one batch at most: each grants or moves as many as a turn may.
 const TURNS: usize = 64;
+
+/// After that long a limit is asked for again that was told to have room before the answer came that it has none.
+const SOON: Nanos = Nanos::from_millis(20);
 
 /// How things stood before a request had its turn.
 pub(in crate::engine) struct Before {
@@ -82,13 +85,12 @@ impl<W> Scheduler<W> {
         store.telling.clear();
         let asked = std::mem::take(&mut store.asked);
         let lines = std::mem::take(&mut store.lines);
+        let freed = std::mem::take(&mut store.freed);
         for (position, line) in lines.iter().enumerate() {
             if let Some(Some(wait)) = answers.waits.get(position) {
-                let until = now.saturating_add(*wait);
-                // Who leaves less to others than any that was refused may have what those could not.
-                let refused = asked.iter().enumerate().filter(|(at, _)| !answers.has_taken(*at));
-                let takes = refused.flat_map(|(_, asked)| &asked.takes).filter(|take| take.line == position);
-                store.close(line.site, until, takes.map(|take| take.reserve).min().unwrap_or(0));
+                let longest = if freed.contains(&line.site) { SOON } else { *wait };
+                let until = now.saturating_add(longest.min(*wait));
+                store.close(line.site, until, answers.closed_to(&asked, position));
                 if let (Site::Endpoint(endpoint, _), Some(pool)) = (line.site, &mut self.pool) {
                     let endpoint = &mut pool.endpoints[usize::from(endpoint.0)];
                     endpoint.closed = endpoint.closed.max(until);
@@ -144,7 +146,11 @@ impl<W> Scheduler<W> {
     /// There may be room in a limit before the store said there would be.
     pub fn reopen(&mut self, now: Instant, site: Site) {
         let now = self.tick(now);
-        if !self.store.as_mut().is_some_and(|store| store.reopen(site)) {
+        let Some(store) = &mut self.store else { return };
+        if store.busy {
+            store.freed.insert(site);
+        }
+        if !store.reopen(site) {
             return;
         }
         match site {
@@ -162,6 +168,10 @@ impl<W> Scheduler<W> {
 
     /// There may be room again in any limit.
     pub fn reopen_all(&mut self, now: Instant) {
+        let Some(store) = &mut self.store else { return };
+        if store.busy {
+            store.freed.extend(store.lines.iter().map(|line| line.site));
+        }
         for site in self.closed_sites() {
             self.reopen(now, site);
         }
@@ -334,6 +344,24 @@ impl Answers {
             }
         }
         serials
+    }
+}
+
+impl Answers {
+    /// How much those leave to others whom a limit is closed to: the least of all that were refused for it and nothing else. If
+    /// there is none, the most of all that were refused: whoever leaves less asks, and is then the one to be told.
+    fn closed_to(&self, asked: &[Asked], line: usize) -> u32 {
+        let waits = |take: &Take| self.waits.get(take.line).is_some_and(Option::is_some);
+        let refused = asked.iter().enumerate().filter(|(position, _)| !self.has_taken(*position));
+        let (mut least, mut most) = (None, 0);
+        for (_, asked) in refused {
+            let Some(take) = asked.takes.iter().find(|take| take.line == line) else { continue };
+            if asked.takes.iter().filter(|take| waits(take)).count() == 1 {
+                least = Some(least.map_or(take.reserve, |least: u32| least.min(take.reserve)));
+            }
+            most = most.max(take.reserve);
+        }
+        least.unwrap_or(most)
     }
 }
 

@@ -173,6 +173,8 @@ pub(super) struct Store {
     /// Limits that have nothing until an instant, as the store said, for those that leave so much to others.
     closed: BTreeMap<Site, (Instant, u32)>,
     ends: BTreeSet<(Instant, Site)>,
+    /// Limits that were told to have room while a batch is on its way, whose answer may be older.
+    freed: BTreeSet<Site>,
     /// What the store gave to requests that are granted or run.
     given: BTreeMap<u32, Given>,
     /// How many of the store's slots are in use.
@@ -242,6 +244,7 @@ impl Store {
             places: BTreeMap::new(),
             closed: BTreeMap::new(),
             ends: BTreeSet::new(),
+            freed: BTreeSet::new(),
             given: BTreeMap::new(),
             held: BTreeMap::new(),
             changed: BTreeSet::new(),

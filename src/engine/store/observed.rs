@@ -153,6 +153,11 @@ impl Servers {
     /// There was no answer: what was told is told again, unless there is something newer.
     pub(super) fn fail(&mut self, now: Instant) {
         for (site, heard) in take(&mut self.telling) {
+            // What came meanwhile is newer, unless it answers an earlier start.
+            let is_newer = |other: &Heard| other.window == heard.window && other.answered >= heard.answered;
+            if self.untold.get(&site).is_some_and(|all| all.iter().any(is_newer)) {
+                continue;
+            }
             if self.add(now, site, heard) && self.is_urgent(site, &heard) {
                 self.urgent.insert(site);
             }

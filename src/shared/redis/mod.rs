@@ -6,13 +6,13 @@ mod wire;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisError, Script, Value};
 use tokio::sync::mpsc;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 
 use super::names;
 use super::store::{Ask, Ears, News, Pending, Reply, Store, StoreError, VersionedRules};

@@ -1,5 +1,6 @@
 -- What servers said of a limit, and how much was given of it: the same arithmetic as tally/said.rs. What follows is ask.lua.
 local WINDOWS = 4
+local SECOND = 1000000
 
 local function text(n)
   return string.format('%.0f', n)
@@ -72,18 +73,18 @@ local function hear(l, said, now)
     table.remove(l.windows, at)
   end
   l.windows[#l.windows + 1] = { name = said.name, left = left, epoch = epoch, number = answered, till = till }
-  local is_full = #l.windows > WINDOWS
-  if is_full then
+  local frees = known and (known.left < left or known.till > till + SECOND)
+  if #l.windows > WINDOWS then
     local widest = 1
     for i, w in ipairs(l.windows) do
       if w.left >= l.windows[widest].left then
         widest = i
       end
     end
-    table.remove(l.windows, widest)
+    frees = table.remove(l.windows, widest).name ~= said.name or frees
   end
   l.changed_given = true
-  return is_full or known and (known.left < left or known.till > till)
+  return frees
 end
 
 -- A limit is closed for as long as servers leave less than that.

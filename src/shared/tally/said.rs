@@ -4,6 +4,9 @@
 use super::ceil;
 use crate::engine::{ALL, Said, Serial, Stand, WINDOWS};
 
+/// By so much resets of one window differ that are told in whole seconds, in microseconds.
+const SECOND: u64 = 1_000_000;
+
 /// How much a store gave of a limit, and what servers leave of it.
 #[derive(Debug)]
 pub(super) struct Given {
@@ -54,11 +57,13 @@ impl Given {
             self.windows.remove(position);
         }
         self.windows.push(heard);
-        let is_full = self.windows.len() > WINDOWS;
-        if is_full && let Some(widest) = (0..self.windows.len()).max_by_key(|position| self.windows[*position].left) {
-            self.windows.remove(widest);
+        let mut frees = known.is_some_and(|known| known.left < heard.left || known.until > heard.until + SECOND);
+        if self.windows.len() > WINDOWS
+            && let Some(widest) = (0..self.windows.len()).max_by_key(|position| self.windows[*position].left)
+        {
+            frees |= self.windows.remove(widest).name != name;
         }
-        is_full || known.is_some_and(|known| known.left < heard.left || known.until > heard.until)
+        frees
     }
 
     /// For how long servers leave less than that.
