@@ -1,8 +1,8 @@
 //! What servers say of their counters to tokens that are renewed then: the machine by itself.
 
 use request_balancer::engine::{
-    Charge, EndpointId, Enter, Entry, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, ServerReset, ServerWindow,
-    Side,
+    Answers, Charge, Claim, EndpointId, Enter, Entry, Instant, KeyId, Nanos, Reach, RequestId, RuleId, Scheduler,
+    ServerReset, ServerWindow, Side,
 };
 use request_balancer::{EndpointRules, Rules};
 
@@ -117,5 +117,33 @@ fn what_the_server_says_to_the_old_token_is_not_about_the_new_one() {
             // Nor is it about what all endpoints have in common.
             assert_eq!(world.free(60_200), 10, "{side:?} {is_removed}");
         }
+    }
+}
+
+/// All windows of the old one's server are over in a store that keeps the limit. Whoever never used the old one knows of none.
+#[test]
+fn a_store_hears_that_another_token_is_there_from_who_used_the_old_one() {
+    for (is_used, is_removed) in [(true, false), (true, true), (false, false), (false, true)] {
+        let text = "[pool]\nendpoints = ['bot']\noverall = { limit = '10/60s', shared = true }";
+        let rules: Rules = text.parse().unwrap_or_else(|findings| panic!("{findings}"));
+        let mut machine = Scheduler::new(rules.plan());
+        let key = machine.add_key(at(0), 1);
+        machine.set_reach(at(0), Reach::Asked);
+        let mut world = World { machine, rules, key };
+        if is_used {
+            let entered = world.machine.enter(at(0), key, RuleId(0), Entry::default());
+            let Ok(Enter::Waiting(id)) = entered else { panic!("{entered:?}") };
+            assert_eq!(world.machine.collect(at(0)).expect("a question").asks.len(), 1);
+            let answers = Answers { taken: vec![true], usable_until: Instant::NEVER, ..Answers::default() };
+            world.machine.answer(at(0), &answers);
+            assert!(matches!(world.machine.claim(at(0), id), Claim::Started { .. }));
+            world.machine.finish(at(50), id);
+        }
+        if is_removed {
+            world.renew(true);
+        }
+        assert!(world.machine.renew_endpoint(at(100), BOT));
+        let said = world.machine.collect(at(100)).into_iter().flat_map(|batch| batch.lines).flat_map(|line| line.said);
+        assert_eq!(said.filter(|said| said.window == 0).count(), usize::from(is_used), "{is_used} {is_removed}");
     }
 }

@@ -55,6 +55,13 @@ impl Memory {
         }
     }
 
+    /// A limit is asked about of which nothing may be known: news of it may come before the answer.
+    fn expect(&mut self, name: &Arc<str>, site: Site, until: TokioInstant) {
+        if !self.known.contains_key(name) {
+            self.note(name, Known::default(), site, until);
+        }
+    }
+
     /// Whether what is known of a limit whose count began anew is yet to be told: each time once.
     fn is_untold(&mut self, name: &str, epoch: u64) -> bool {
         let Some(remembered) = self.known.get_mut(name) else { return false };
@@ -397,7 +404,9 @@ impl Asker {
         let slowest = self.slowest.unwrap_or(PATIENCE);
         let lag = slowest * 2 + self.grace;
         let limits: Vec<AskedLimit> = {
-            let memory = self.link.memory();
+            let mut memory = self.link.memory();
+            let until = TokioInstant::now() + PATIENCE * 2;
+            batch.lines.iter().zip(&names).for_each(|(line, name)| memory.expect(name, line.site, until));
             let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
                 name: Arc::clone(name),
                 kind: line.kind,

@@ -138,6 +138,7 @@ impl Pool {
         let endpoint = &mut self.endpoints[usize::from(id.0)];
         endpoint.used = self.grants;
         endpoint.starts += 1;
+        endpoint.was_used = true;
         // Who was away has no claim to what went past it.
         let pass = endpoint.pass.max(self.pass);
         self.pass = pass;

@@ -22,6 +22,8 @@ pub(in crate::engine) struct Endpoint {
     pub(in crate::engine) running: u32,
     /// How many attempts it was given so far.
     pub(in crate::engine) starts: u64,
+    /// Whether any endpoint of its name was given one.
+    pub(super) was_used: bool,
     /// The number of its last grant among those of the pool.
     pub(super) used: u64,
     /// Where it stands among those that are used by weight.
@@ -43,6 +45,7 @@ impl Endpoint {
             live: 0,
             running: 0,
             starts: 0,
+            was_used: false,
             used: 0,
             pass: 0,
             latency: Latency::default(),

@@ -216,7 +216,7 @@ impl<W> Scheduler<W> {
         let was_disabled = state.disabled;
         let was_closed = state.breaker.state(now) == BreakerState::Closed;
         // Whoever never used the old one knows of none: it is new to this machine alone.
-        let was_used = state.starts > 0;
+        let was_used = state.was_used;
         state.renew();
         self.forget_told_of_keys(endpoint);
         self.streaks.forget_endpoint(endpoint);

@@ -222,9 +222,15 @@ impl Servers {
             return false;
         }
         all.retain(|other| other.window != heard.window);
-        all.push(heard);
-        if all.len() > WINDOWS
-            && let Some(widest) = (0..all.len()).max_by_key(|position| all[*position].left)
+        // That another server is there comes before what it says.
+        if heard.window == ALL {
+            all.insert(0, heard)
+        } else {
+            all.push(heard)
+        }
+        let windows = (0..all.len()).filter(|position| all[*position].window != ALL);
+        if windows.clone().count() > WINDOWS
+            && let Some(widest) = windows.max_by_key(|position| all[*position].left)
         {
             all.remove(widest);
         }
