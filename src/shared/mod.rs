@@ -77,8 +77,7 @@
 //! store is back, each process tells it what was started meanwhile, up to a thousand limits or some 4,000 starts with each
 //! question, and keeps to its part for 2 s, in which all the others tell theirs. So does one that asked for nothing
 //! meanwhile and only lost the connection on which it hears news, from then on until 2 s after it has one again; no event
-//! says so. One that never
-//! went to the store before knows of no outage.
+//! says so. One that never went to the store before knows of no outage.
 //!
 //! A limit with a smaller count than there are processes has no part: alone, nothing starts that it binds.
 
