@@ -7,8 +7,9 @@ use super::queue::Links;
 use super::slab::Entry;
 use super::time::Instant;
 
-/// One request.
+/// One request. It stands on one cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Request<W> {
     pub(super) waker: Option<W>,
     /// When it entered the line or was put back; while it runs, when its attempt began. Once it is refused, the instant

@@ -4,8 +4,7 @@ use std::ops::{Index, IndexMut};
 
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
 /// keep much beside it.
-const CHUNK: usize = 128;
-const _: () = assert!(CHUNK <= u8::MAX as usize, "a chunk counts its entries in a byte");
+const CHUNK: usize = u128::BITS as usize;
 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -25,16 +24,10 @@ pub(crate) struct Slab<T> {
 
 #[derive(Debug)]
 struct Chunk<T> {
-    slots: Vec<Slot<T>>,
-    free: u32,
-    live: u8,
+    slots: Vec<Option<T>>,
+    /// Which of the slots are free, a bit for each. A free slot knows nothing itself: so it is made by writing one byte.
+    free: u128,
     listed: bool,
-}
-
-#[derive(Debug)]
-enum Slot<T> {
-    Free { next: u32 },
-    Full(T),
 }
 
 /// What a slab holds: knows its own generation, so that it may stand in what would be padding.
@@ -46,7 +39,7 @@ pub(crate) trait Entry {
 impl<T: Entry> Slab<T> {
     /// Bytes of a place.
     #[cfg(test)]
-    pub(crate) const SLOT: usize = size_of::<Slot<T>>();
+    pub(crate) const SLOT: usize = size_of::<Option<T>>();
 
     pub(crate) const fn new() -> Self {
         Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: 0, len: 0 }
@@ -57,7 +50,7 @@ impl<T: Entry> Slab<T> {
     }
 
     /// Stores `value` and says where and under which generation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, mut value: T) -> (u32, u32) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
@@ -66,21 +59,18 @@ impl<T: Entry> Slab<T> {
         let generation = self.generation;
         let chunk = &mut self.chunks[position];
         value.set_generation(generation);
-        let full = Slot::Full(value);
         let slot = match chunk.free {
-            NIL => {
-                chunk.slots.push(full);
+            0 => {
+                chunk.slots.push(Some(value));
                 chunk.slots.len() - 1
             }
             free => {
-                let slot = &mut chunk.slots[free as usize];
-                let Slot::Free { next } = *slot else { unreachable!("a slot on the free list holds a value") };
-                chunk.free = next;
-                *slot = full;
-                free as usize
+                let slot = free.trailing_zeros() as usize;
+                chunk.slots[slot] = Some(value);
+                chunk.free = free & (free - 1);
+                slot
             }
         };
-        chunk.live += 1;
         self.len += 1;
         ((position * CHUNK + slot) as u32, generation)
     }
@@ -88,59 +78,45 @@ impl<T: Entry> Slab<T> {
     /// Takes the entry out. The index must be a live one.
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let (position, slot) = split(index);
-        let chunk = &mut self.chunks[position];
-        let old = std::mem::replace(&mut chunk.slots[slot], Slot::Free { next: chunk.free });
-        let Slot::Full(value) = old else { unreachable!("removed an entry twice") };
-        chunk.free = slot as u32;
-        chunk.live -= 1;
-        self.len -= 1;
-        if !chunk.listed {
-            chunk.listed = true;
-            self.with_room.push(position as u32);
-        }
-        // The last chunk with room stays, so that one entry that comes and goes costs no allocation.
-        if self.chunks[position].live == 0 && self.with_room.len() > 1 {
-            self.release(position);
-        }
+        let Some(value) = self.chunks[position].slots[slot].take() else { unreachable!("removed an entry twice") };
+        self.note_free(position, slot);
         value
+    }
+
+    /// Drops the entry where it is: to take it out is to copy it. The index must be a live one.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        let (position, slot) = split(index);
+        let entry = &mut self.chunks[position].slots[slot];
+        debug_assert!(entry.is_some(), "discarded an entry twice");
+        *entry = None;
+        self.note_free(position, slot);
     }
 
     /// The entry, if the id is not stale.
     #[inline]
     pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
         let (position, slot) = split(index);
-        match self.chunks.get(position)?.slots.get(slot)? {
-            Slot::Full(value) if value.generation() == generation => Some(value),
-            Slot::Full(_) | Slot::Free { .. } => None,
-        }
+        self.chunks.get(position)?.slots.get(slot)?.as_ref().filter(|value| value.generation() == generation)
     }
 
     /// Whatever entry is there now.
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
         let (position, slot) = split(index);
-        match self.chunks.get(position)?.slots.get(slot)? {
-            Slot::Full(value) => Some(value),
-            Slot::Free { .. } => None,
-        }
+        self.chunks.get(position)?.slots.get(slot)?.as_ref()
     }
 
     /// Whatever entry is there now, to change it.
     pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
         let (position, slot) = split(index);
-        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
-            Slot::Full(value) => Some(value),
-            Slot::Free { .. } => None,
-        }
+        self.chunks.get_mut(position)?.slots.get_mut(slot)?.as_mut()
     }
 
     /// The entry to change, if the id is not stale.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
         let (position, slot) = split(index);
-        match self.chunks.get_mut(position)?.slots.get_mut(slot)? {
-            Slot::Full(value) if value.generation() == generation => Some(value),
-            Slot::Full(_) | Slot::Free { .. } => None,
-        }
+        self.chunks.get_mut(position)?.slots.get_mut(slot)?.as_mut().filter(|value| value.generation() == generation)
     }
 
     /// Whether the id is not stale.
@@ -152,19 +128,33 @@ impl<T: Entry> Slab<T> {
     pub(crate) fn generation(&self, index: u32) -> u32 {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
-            Slot::Full(value) => value.generation(),
-            Slot::Free { .. } => unreachable!("asked a free slot for its generation"),
+            Some(value) => value.generation(),
+            None => unreachable!("asked a free slot for its generation"),
         }
     }
 
     /// Indices of all entries, in order.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.iter().enumerate().flat_map(|(position, chunk)| {
-            chunk.slots.iter().enumerate().filter_map(move |(slot, entry)| match entry {
-                Slot::Full(_) => Some((position * CHUNK + slot) as u32),
-                Slot::Free { .. } => None,
-            })
+            let entries = chunk.slots.iter().enumerate().filter(|(_, entry)| entry.is_some());
+            entries.map(move |(slot, _)| (position * CHUNK + slot) as u32)
         })
+    }
+
+    #[inline]
+    fn note_free(&mut self, position: usize, slot: usize) {
+        let chunk = &mut self.chunks[position];
+        chunk.free |= 1 << slot;
+        self.len -= 1;
+        let is_empty = chunk.free.count_ones() as usize == chunk.slots.len();
+        if !chunk.listed {
+            chunk.listed = true;
+            self.with_room.push(position as u32);
+        }
+        // The last chunk with room stays, so that one entry that comes and goes costs no allocation.
+        if is_empty && self.with_room.len() > 1 {
+            self.release(position);
+        }
     }
 
     #[inline]
@@ -189,7 +179,7 @@ impl<T: Entry> Slab<T> {
             }
             self.with_room.pop();
         }
-        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: NIL, live: 0, listed: true };
+        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: 0, listed: true };
         let position = loop {
             match self.released.pop() {
                 Some(position) if (position as usize) < self.chunks.len() => {
@@ -207,8 +197,9 @@ impl<T: Entry> Slab<T> {
         position
     }
 
+    #[cold]
     fn release(&mut self, position: usize) {
-        self.chunks[position] = Chunk { slots: Vec::new(), free: NIL, live: 0, listed: false };
+        self.chunks[position] = Chunk { slots: Vec::new(), free: 0, listed: false };
         self.released.push(position as u32);
         while self.chunks.last().is_some_and(|last| last.slots.capacity() == 0) {
             self.chunks.pop();
@@ -224,30 +215,30 @@ impl<T: Entry> Slab<T> {
 
 impl<T> Chunk<T> {
     fn has_room(&self) -> bool {
-        self.slots.capacity() > 0 && (self.free != NIL || self.slots.len() < CHUNK)
+        self.slots.capacity() > 0 && (self.free != 0 || self.slots.len() < CHUNK)
     }
 }
 
 impl<T: Entry> Index<u32> for Slab<T> {
     type Output = T;
 
-    #[inline]
+    #[inline(always)]
     fn index(&self, index: u32) -> &T {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
-            Slot::Full(value) => value,
-            Slot::Free { .. } => unreachable!("a link leads to a free slot"),
+            Some(value) => value,
+            None => unreachable!("a link leads to a free slot"),
         }
     }
 }
 
 impl<T: Entry> IndexMut<u32> for Slab<T> {
-    #[inline]
+    #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
         let (position, slot) = split(index);
         match &mut self.chunks[position].slots[slot] {
-            Slot::Full(value) => value,
-            Slot::Free { .. } => unreachable!("a link leads to a free slot"),
+            Some(value) => value,
+            None => unreachable!("a link leads to a free slot"),
         }
     }
 }

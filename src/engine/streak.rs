@@ -152,6 +152,11 @@ impl<W> Scheduler<W> {
         }
     }
 
+    /// Whether any row goes on.
+    pub(super) fn has_streaks(&self) -> bool {
+        !self.streaks.rows.is_empty()
+    }
+
     /// Until when the rows of an idle key are remembered.
     pub(super) fn rows_last(&self, key: KeyId) -> Instant {
         if self.streaks.rows.is_empty() {

@@ -178,10 +178,9 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
-            let Some(future) = this.running.as_mut().as_pin_mut() else {
+            if this.running.is_none() {
                 if let Err(reason) = ready!(this.place.poll_start(context)) {
-                    let (attempts, last) = (this.place.starts(), this.last.take());
-                    return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
+                    return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
                 }
                 let attempt = this.place.attempt();
                 match this.place.in_span(|| caught(|| (this.begin)(attempt))) {
@@ -191,86 +190,53 @@ where
                         return Poll::Ready(Err(Error::Panicked(message)));
                     }
                 }
-                continue;
-            };
-            let end = if this.place.is_aborted() {
-                End::CutOff(Refused::Aborted)
+            }
+            let (running, judge) = (&mut this.running, &*this.judge);
+            let polled = if this.place.is_aborted() {
+                Polled::CutOff(Refused::Aborted)
             } else {
-                match this.place.polling(|| this.place.in_span(|| caught(|| future.poll(context)))) {
+                match this.place.polling(|| this.place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
+                    Ok(Poll::Ready(outcome)) => Polled::Ended(outcome),
                     Ok(Poll::Pending) => match this.place.watch(context) {
                         Watched::MayGoOn => return Poll::Pending,
-                        Watched::Aborted => End::CutOff(Refused::Aborted),
-                        Watched::Stranded => End::CutOff(Refused::NoRuntime),
-                        Watched::Overdue => End::Overdue,
+                        Watched::Aborted => Polled::CutOff(Refused::Aborted),
+                        Watched::Stranded => Polled::CutOff(Refused::NoRuntime),
+                        Watched::Overdue => Polled::Overdue,
                     },
-                    Ok(Poll::Ready(output)) => End::Output(output),
-                    Err(message) => End::Panicked(message),
+                    Err(message) => Polled::Panicked(message),
                 }
             };
-            let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
-            let judged = match (end, dropped) {
-                (End::CutOff(reason), _) => {
-                    this.place.cut_off();
-                    let (attempts, last) = (this.place.starts(), this.last.take());
-                    return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
-                }
-                (End::Panicked(message), _) | (End::Output(_) | End::Overdue, Err(message)) => Err(message),
-                (End::Output(output), Ok(())) => caught(|| Some(this.judge.judge(output))),
-                (End::Overdue, Ok(())) => Ok(None),
-            };
-            let failure = match judged {
-                Ok(Some(Ok(value))) => {
+            let failure = match polled {
+                Polled::Ended(Ok(value)) => {
                     this.place.succeed();
                     return Poll::Ready(Ok(value));
                 }
-                Ok(Some(Err(failure))) => Some(failure),
-                Ok(None) => None,
-                Err(message) => {
-                    this.place.panicked();
-                    return Poll::Ready(Err(Error::Panicked(message)));
+                Polled::Ended(Err(failure)) => Some(failure),
+                cut_short => {
+                    let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
+                    match (cut_short, dropped) {
+                        (Polled::CutOff(reason), _) => {
+                            this.place.cut_off();
+                            return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
+                        }
+                        (Polled::Panicked(message), _) | (_, Err(message)) => {
+                            this.place.panicked();
+                            return Poll::Ready(Err(Error::Panicked(message)));
+                        }
+                        (Polled::Overdue | Polled::Ended(_), Ok(())) => None,
+                    }
                 }
             };
-            if failure.as_ref().is_some_and(|failure| failure.invalid) {
-                this.place.set_invalid();
-            }
-            let (kind, hold, error) = match failure {
-                None => (FailureKind::TimedOut, None, None),
-                Some(Failure { cause, endpoint, .. })
-                    if endpoint != EndpointFate::Stays && this.place.endpoint().is_some() =>
-                {
-                    if let Some(error) = cause.into_error() {
-                        *this.last = Some(error);
-                    }
-                    if let Err(reason) = this.place.turn_away(endpoint) {
-                        let (attempts, last) = (this.place.starts(), this.last.take());
-                        return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
-                    }
-                    continue;
-                }
-                Some(Failure { cause, hold, .. }) => match cause {
-                    Cause::Unsaid(error) | Cause::Permanent(error) => {
-                        this.place.finish("failed");
-                        return Poll::Ready(Err(Error::Failed(error)));
-                    }
-                    Cause::Transient(error) => (FailureKind::Transient, hold, Some(error)),
-                    Cause::Ambiguous(error) => (FailureKind::Ambiguous, hold, Some(error)),
-                    Cause::Retry { after, last } => (FailureKind::Retry { after: after.map(Into::into) }, hold, last),
-                },
-            };
-            if error.is_some() {
-                *this.last = error;
-            }
-            if let Err(reason) = this.place.fail(kind, hold) {
-                let (attempts, last) = (this.place.starts(), this.last.take());
-                return Poll::Ready(Err(Error::GaveUp { reason, attempts, last }));
+            if let Err(error) = fail(this.place, this.last, failure) {
+                return Poll::Ready(Err(error));
             }
         }
     }
 }
 
 /// How the polling of an attempt ended.
-enum End<O> {
-    Output(O),
+enum Polled<T, E> {
+    Ended(Outcome<T, E>),
     Panicked(String),
     /// It is not to go on, and nothing follows.
     CutOff(Refused),
@@ -278,7 +244,59 @@ enum End<O> {
     Overdue,
 }
 
+/// Polls an attempt. Once it has ended, what it held is gone before its end is judged.
+fn poll_attempt<Fut: Future, E, J: Judge<Fut::Output, E>>(
+    running: &mut Pin<&mut Option<Fut>>,
+    judge: &J,
+    context: &mut Context<'_>,
+) -> Poll<Outcome<J::Value, E>> {
+    let Some(future) = running.as_mut().as_pin_mut() else { return Poll::Pending };
+    let output = ready!(future.poll(context));
+    running.set(None);
+    Poll::Ready(judge.judge(output))
+}
+
+/// The attempt failed, or ran for as long as it may: the request waits for its next start, or ends with an error.
+#[cold]
+fn fail<H: Borrow<Arc<Shared>>, E>(
+    place: &mut Place<H>,
+    last: &mut Option<E>,
+    failure: Option<Failure<E>>,
+) -> Result<(), Error<E>> {
+    if failure.as_ref().is_some_and(|failure| failure.invalid) {
+        place.set_invalid();
+    }
+    let (kind, hold, error) = match failure {
+        None => (FailureKind::TimedOut, None, None),
+        Some(Failure { cause, endpoint, .. }) if endpoint != EndpointFate::Stays && place.endpoint().is_some() => {
+            if let Some(error) = cause.into_error() {
+                *last = Some(error);
+            }
+            return place.turn_away(endpoint).map_err(|reason| gave_up(place, last, reason));
+        }
+        Some(Failure { cause, hold, .. }) => match cause {
+            Cause::Unsaid(error) | Cause::Permanent(error) => {
+                place.finish("failed");
+                return Err(Error::Failed(error));
+            }
+            Cause::Transient(error) => (FailureKind::Transient, hold, Some(error)),
+            Cause::Ambiguous(error) => (FailureKind::Ambiguous, hold, Some(error)),
+            Cause::Retry { after, last } => (FailureKind::Retry { after: after.map(Into::into) }, hold, last),
+        },
+    };
+    if error.is_some() {
+        *last = error;
+    }
+    place.fail(kind, hold).map_err(|reason| gave_up(place, last, reason))
+}
+
+#[cold]
+fn gave_up<H: Borrow<Arc<Shared>>, E>(place: &Place<H>, last: &mut Option<E>, reason: Refused) -> Error<E> {
+    Error::GaveUp { reason, attempts: place.starts(), last: last.take() }
+}
+
 /// Runs the caller's code; a panic becomes its message.
+#[inline]
 pub(crate) fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     // What the closure has touched is never used again after a panic: the request ends with it.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| message(&*panic))

@@ -12,6 +12,7 @@ use tokio::time::Instant as TokioInstant;
 
 use super::afar::{Afar, Desk};
 use super::aliases::Aliases;
+use super::attempt::Endpoint;
 use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
@@ -112,6 +113,12 @@ impl Shared {
         Arc::clone(&self.live.load().rule(rule).name)
     }
 
+    /// An endpoint, as attempts are told of it.
+    #[cold]
+    pub(crate) fn endpoint(&self, endpoint: EndpointId) -> Endpoint {
+        Endpoint::new(self.live.load().endpoint(endpoint))
+    }
+
     /// A running attempt cost another amount than was asked for.
     pub(crate) fn settle(&self, attempt: Option<RequestId>, unit: &str, actual: u32) -> Result<(), Refused> {
         let charge = self.live.load().unit(unit)?;
@@ -163,12 +170,16 @@ impl Shared {
         result
     }
 
-    /// Starts a request that nothing is in the way of, if that can be seen at once. `None` says nothing.
-    pub(crate) fn start_at_once(&self, key: &Key, rule: RuleId, is_permit: bool) -> Option<(RequestId, KeyId)> {
+    /// The key's record, if it has one and a request of it may be one to be started at once.
+    pub(crate) fn record_at_once(&self, key: &Key) -> Option<KeyId> {
         if self.nests.load(Ordering::Relaxed) || self.aliases.any() {
             return None;
         }
-        let record = self.keys.get(self.keys.hash(key), key)?;
+        self.record_of(key)
+    }
+
+    /// Starts a request that nothing is in the way of, if that can be seen at once. `None` says nothing.
+    pub(crate) fn start_at_once(&self, record: KeyId, rule: RuleId, is_permit: bool) -> Option<RequestId> {
         let mut state = self.lock();
         let now = state.clock.read();
         // Whether anybody will tell when its time is over is found out the long way.
@@ -177,8 +188,27 @@ impl Shared {
         }
         let id = state.machine.start_at_once(now, record, rule)?;
         state.in_flight += 1;
-        state.permits += usize::from(is_permit);
-        Some((id, record))
+        if is_permit {
+            state.permits += 1;
+        }
+        Some(id)
+    }
+
+    /// Ends a request whose attempt ended, and says whom it would have woken, if that is all there is to do. `None`: it is
+    /// not.
+    pub(crate) fn end_at_once(&self, id: RequestId, is_permit: bool) -> Option<Option<Waker>> {
+        let mut state = self.lock();
+        // Somebody may wait for the last one to end.
+        if state.tally.is_some() {
+            return None;
+        }
+        let waker = state.machine.end_at_once(id)?;
+        state.ended(is_permit);
+        if state.machine.is_stirred() {
+            let now = state.clock.latest();
+            self.call(state, now, |_, _| ());
+        }
+        Some(waker)
     }
 
     /// Calls the machine with a key's record, made anew if the engine does not know it any more.
@@ -388,9 +418,12 @@ impl State {
     }
 
     /// An attempt ended.
+    #[inline]
     pub(crate) fn ended(&mut self, is_permit: bool) {
         self.in_flight -= 1;
-        self.permits -= usize::from(is_permit);
+        if is_permit {
+            self.permits -= 1;
+        }
         self.became_idle |= self.tally.is_some();
     }
 

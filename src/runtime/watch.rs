@@ -74,20 +74,22 @@ fn tell(live: &Live, subject: &Subject<'_>, step: &Step<'_>) {
 }
 
 /// The span of an attempt that begins, or none if nobody wants it.
+#[inline]
 pub(super) fn span(
     live: impl FnOnce() -> std::sync::Arc<Live>,
     subject: &Subject<'_>,
     waited: f64,
     cause: Cause,
 ) -> Option<Box<Span>> {
-    if !span_enabled!(target: "request_balancer", Level::DEBUG) {
-        return None;
-    }
-    let live = live();
+    span_enabled!(target: "request_balancer", Level::DEBUG).then(|| new_span(&live(), subject, waited, cause))
+}
+
+#[cold]
+fn new_span(live: &Live, subject: &Subject<'_>, waited: f64, cause: Cause) -> Box<Span> {
     let Subject { rule, key, attempt } = *subject;
-    let (rule, lane) = names(&live, rule);
+    let (rule, lane) = names(live, rule);
     let cause = cause.word();
-    Some(Box::new(debug_span!(target: "request_balancer", "attempt", rule, %key, lane, attempt, waited, cause)))
+    Box::new(debug_span!(target: "request_balancer", "attempt", rule, %key, lane, attempt, waited, cause))
 }
 
 /// Tells an event that goes to receivers, too.

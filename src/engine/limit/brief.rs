@@ -36,7 +36,7 @@ impl Brief {
     }
 
     /// What it counts now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn counted(&self, period: Nanos, now: Instant) -> u64 {
         let counts = self.knows_start && self.at.saturating_add(period) > now;
         u64::from(self.outstanding) + if counts { u64::from(self.cost) } else { 0 }
@@ -44,7 +44,7 @@ impl Brief {
 
     /// A request of cost 1 is granted and begins in one. Returns false, and changes nothing, if there is no way to write
     /// that down in brief.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&mut self, spec: Spec, now: Instant) -> bool {
         let Some(awaited) = self.awaited.checked_add(1) else { return false };
         match spec.anchor {
@@ -63,13 +63,13 @@ impl Brief {
     }
 
     /// A response was read, and told nothing of it.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn read(&mut self, cost: u32) {
         self.awaited -= cost;
     }
 
     /// An attempt of cost 1 ended that counted from its start.
-    #[inline]
+    #[inline(always)]
     pub(super) const fn end(&mut self, is_read: bool) {
         if !is_read {
             self.awaited -= 1;

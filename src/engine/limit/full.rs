@@ -3,7 +3,7 @@
 use super::calendar::Calendar;
 use super::observed::{Observed, Told, Word};
 use super::smooth::Gcra;
-use super::window::Window;
+use super::window::{Spec as WindowSpec, Window};
 use super::{Ask, Spec};
 use crate::engine::plan::LimitKind;
 use crate::engine::time::{Instant, Nanos};
@@ -102,6 +102,23 @@ impl Full {
         }
     }
 
+    /// The same for a window and a cost of one. Returns false, and changes nothing, if it is none.
+    #[inline]
+    pub(super) fn start_one(&mut self, spec: &WindowSpec, now: Instant) -> bool {
+        let Kind::Window(window) = &mut self.kind else { return false };
+        self.awaited += 1;
+        window.start(*spec, now, 1);
+        true
+    }
+
+    /// An attempt of cost one ended that counted from its start. `is_read`: its response was read before.
+    #[inline]
+    pub(super) fn end_of_start(&mut self, now: Instant, is_read: bool) {
+        if !is_read {
+            self.read(now, 1, 0);
+        }
+    }
+
     /// Its attempt ended. `is_read`: its response was read before.
     pub(super) fn end(&mut self, spec: Spec<'_>, now: Instant, cost: u32, is_read: bool) {
         match &mut self.kind {
@@ -114,6 +131,7 @@ impl Full {
     }
 
     /// The response to an attempt that runs was read, and told of these windows.
+    #[inline]
     pub(super) fn read(&mut self, now: Instant, cost: u32, told: u16) {
         self.awaited -= u64::from(cost);
         if let Some(observed) = &mut self.observed {

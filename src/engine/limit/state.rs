@@ -28,7 +28,7 @@ impl LimitState {
 
     /// Whether a cost of one fits into a window now that may count `before` by then, with `reserve` left over at the
     /// server.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_room_for_one(&mut self, period: Nanos, now: Instant, before: u32, reserve: u32) -> bool {
         match self {
             Self::Brief(brief) => brief.counted(period, now) <= before.into(),
@@ -67,14 +67,14 @@ impl LimitState {
     }
 
     /// The same for a window and a cost of one.
-    #[inline]
-    pub(crate) fn start_one(&mut self, spec: WindowSpec, now: Instant) {
-        let is_brief = match self {
-            Self::Brief(brief) => brief.start(spec, now),
-            Self::Full(_) => false,
+    #[inline(always)]
+    pub(crate) fn start_one(&mut self, spec: &WindowSpec, now: Instant) {
+        let is_done = match self {
+            Self::Brief(brief) => brief.start(*spec, now),
+            Self::Full(full) => full.start_one(spec, now),
         };
-        if !is_brief {
-            self.start(Spec::Window(spec), now, 1);
+        if !is_done {
+            self.start(Spec::Window(*spec), now, 1);
         }
     }
 
@@ -84,12 +84,12 @@ impl LimitState {
     }
 
     /// The same for a window and a cost of one.
-    #[inline]
-    pub(crate) fn end_one(&mut self, spec: WindowSpec, now: Instant, is_read: bool) {
+    #[inline(always)]
+    pub(crate) fn end_one(&mut self, spec: &WindowSpec, now: Instant, is_read: bool) {
         match (self, spec.anchor) {
             (Self::Brief(brief), Anchor::Start) => brief.end(is_read),
-            (Self::Full(full), _) => full.end(Spec::Window(spec), now, 1, is_read),
-            (state, Anchor::End) => state.end(Spec::Window(spec), now, 1, is_read),
+            (Self::Full(full), Anchor::Start) => full.end_of_start(now, is_read),
+            (state, Anchor::End) => state.end(Spec::Window(*spec), now, 1, is_read),
         }
     }
 

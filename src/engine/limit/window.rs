@@ -254,6 +254,7 @@ impl Window {
 
 impl Spec {
     /// The instant at which a start is written down: never before it.
+    #[inline]
     pub(super) const fn written(self, at: Instant) -> Instant {
         match self.grain.get() {
             0 => at,
@@ -264,6 +265,7 @@ impl Spec {
 
 impl Ring {
     /// Drops the starts that left the window.
+    #[inline]
     fn forget(&mut self, now: Instant, period: Nanos) {
         while let Some(&(at, cost)) = self.starts.front() {
             if at.saturating_add(period) > now {

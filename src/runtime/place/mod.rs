@@ -137,12 +137,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// The endpoint of the running attempt, if there is a pool.
+    #[inline]
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let Stage::Running { endpoint: Some(endpoint), .. } = self.stage else { return None };
-        Some(Endpoint::new(self.shared().live.load().endpoint(endpoint)))
+        Some(self.shared().endpoint(endpoint))
     }
 
     /// The attempt that begins now.
+    #[inline]
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             shared: Arc::clone(self.shared()),
@@ -163,7 +165,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Enters if it has not, and waits for its start. After an error the place is empty.
+    #[inline]
     pub(crate) fn poll_start(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        if self.start_at_once() { Poll::Ready(Ok(())) } else { self.poll_start_in_line(context) }
+    }
+
+    /// The same once it is known that it can't start at once.
+    fn poll_start_in_line(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refused>> {
         loop {
             match self.stage {
                 Stage::Hopeless(_) | Stage::Outside => match self.enter() {
@@ -177,16 +185,23 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    /// Enters and starts at once, or waits in line.
-    pub(crate) fn enter(&mut self) -> Result<(), Refused> {
+    /// Enters and starts, if it is plain and can be seen to have nothing in its way.
+    #[inline]
+    fn start_at_once(&mut self) -> bool {
         let is_plain = self.wishes.cost == 1 && self.wishes.special.is_none();
         if is_plain
             && matches!(self.stage, Stage::Outside)
-            && let Some((id, record)) = self.shared().start_at_once(&self.key, self.rule, self.is_permit)
+            && let Some(record) = self.shared().record_at_once(&self.key)
+            && let Some(id) = self.shared().start_at_once(record, self.rule, self.is_permit)
         {
             self.begin(Known { id, record }, Nanos::ZERO, Began::default());
-            return Ok(());
+            return true;
         }
+        false
+    }
+
+    /// Enters: starts at once, or waits in line.
+    fn enter(&mut self) -> Result<(), Refused> {
         if self.needs_timers() && Handle::try_current().is_err() {
             self.stage = Stage::Over;
             return Err(self.turned_away(Refused::NoRuntime));
@@ -284,6 +299,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
+    #[inline]
     fn begin(&mut self, known: Known, waited: Nanos, Began { limited, endpoint }: Began) {
         self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false, endpoint };
         self.starts = self.starts.saturating_add(1);
@@ -357,6 +373,19 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         });
     }
 
+    /// Its owner dropped it.
+    #[cold]
+    fn let_go(&mut self) {
+        match self.stage {
+            Stage::Waiting(known) => {
+                self.leave(known);
+                self.tell_withdrawn();
+            }
+            Stage::Running { .. } => self.cut_off(),
+            Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
+        }
+    }
+
     fn next_start(&self, record: KeyId) -> NextStart {
         let (rule, cost, units) = (self.rule, self.wishes.cost, self.wishes.units());
         let shared = self.shared();
@@ -371,13 +400,10 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
 }
 
 impl<H: Borrow<Arc<Shared>>> Drop for Place<H> {
+    #[inline]
     fn drop(&mut self) {
         match self.stage {
-            Stage::Waiting(known) => {
-                self.leave(known);
-                self.tell_withdrawn();
-            }
-            Stage::Running { .. } => self.cut_off(),
+            Stage::Waiting(_) | Stage::Running { .. } => self.let_go(),
             Stage::Hopeless(_) | Stage::Outside | Stage::Over => {}
         }
     }

@@ -18,6 +18,7 @@ use crate::runtime::watch::Cause;
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// While it runs: lets `poll` poll the attempt's future.
+    #[inline]
     pub(crate) fn polling<R>(&self, poll: impl FnOnce() -> R) -> R {
         match self.stage {
             Stage::Running { known, .. } => self.shared().polling(known.id, poll),
@@ -26,6 +27,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Whether the running attempt was told to stop.
+    #[inline]
     pub(crate) fn is_aborted(&self) -> bool {
         match self.stage {
             Stage::Running { known, .. } => {
@@ -75,6 +77,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// The attempt succeeded and so does the request.
+    #[inline]
     pub(crate) fn succeed(&mut self) {
         if let Stage::Running { known: Known { id, .. }, .. } = self.stage {
             self.end("done", |state, now| {
@@ -167,9 +170,13 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
+    #[inline]
     fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
         if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
+            if !invalid && let Some(_waker) = self.shared().end_at_once(id, self.is_permit) {
+                return self.tell_end(outcome);
+            }
             let _waker = self.shared().with_end(id, invalid, |state, now| {
                 before(state, now);
                 if invalid {

@@ -12,6 +12,7 @@ use crate::runtime::watch::{self, Cause, Step, Subject};
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Runs something of the attempt's inside its span.
+    #[inline]
     pub(crate) fn in_span<R>(&self, run: impl FnOnce() -> R) -> R {
         match &self.span {
             Some(span) => span.in_scope(run),
@@ -26,6 +27,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Its attempt begins.
+    #[inline]
     pub(super) fn tell_start(&mut self, waited: Nanos) {
         self.meter.starts(self.shared.borrow(), self.rule, waited.into());
         let waited = std::time::Duration::from(waited).as_secs_f64();
@@ -35,6 +37,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Its attempt ended, and so did the request.
+    #[inline]
     pub(super) fn tell_end(&mut self, outcome: &'static str) {
         self.meter.ends();
         self.tell(&Step::Ended { outcome });
@@ -87,10 +90,12 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         self.tell(&Step::Withdrawn);
     }
 
+    #[inline]
     fn tell(&self, step: &Step<'_>) {
         watch::step(|| self.shared().live.load_full(), &self.subject(), step);
     }
 
+    #[inline]
     fn subject(&self) -> Subject<'_> {
         Subject { rule: self.rule, key: &self.key, attempt: self.starts }
     }
