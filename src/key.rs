@@ -55,10 +55,12 @@ enum Repr {
 const _: () = assert!(size_of::<Key>() == 24, "a key is three words");
 
 impl Key {
+    #[inline]
     fn natural(value: u64) -> Self {
         Self(Repr::Natural(value))
     }
 
+    #[inline]
     fn integer(value: i64) -> Self {
         match u64::try_from(value) {
             Ok(value) => Self::natural(value),
@@ -140,7 +142,10 @@ impl Hash for Key {
         match &self.0 {
             Repr::Unit => {}
             Repr::Negative(value) => state.write_i64(*value),
-            Repr::Natural(value) => state.write_u64(*value),
+            // Most keys: kind and number in one go.
+            Repr::Natural(value) => {
+                return state.write_u128(u128::from(self.0.rank()) << u64::BITS | u128::from(*value));
+            }
             Repr::Short { .. } | Repr::Long(_) => state.write(self.0.text().unwrap_or_default()),
             Repr::Ip(address) => address.hash(state),
             #[cfg(feature = "uuid")]
@@ -200,6 +205,7 @@ impl fmt::Debug for Key {
 macro_rules! from_integer {
     ($make:ident, $wide:ty: $($integer:ty),+) => {
         $(impl From<$integer> for Key {
+            #[inline]
             fn from(value: $integer) -> Self {
                 Self::$make(value as $wide)
             }

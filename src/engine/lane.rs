@@ -25,7 +25,6 @@ pub(super) struct Lane {
     /// Rings that are not empty.
     pub(super) ready: usize,
     pub(super) in_line: usize,
-    pub(super) running: usize,
     /// The largest cost that waited since the lane was last empty.
     largest_cost: u32,
     back: i64,
@@ -50,7 +49,6 @@ impl Lane {
             bypassed: 0,
             ready: 0,
             in_line: 0,
-            running: 0,
             largest_cost: 1,
             back: 0,
             front: 0,

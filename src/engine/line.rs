@@ -282,7 +282,6 @@ impl<W> Scheduler<W> {
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running -= 1;
         self.rules[rule].running -= 1;
-        self.lanes[self.plan.rules[rule].lane].running -= 1;
         self.redecide_blocked(queue);
     }
 
@@ -548,7 +547,6 @@ impl<W> Scheduler<W> {
         let rule = usize::from(self.queues[queue].rule);
         self.queues[queue].running += 1;
         self.rules[rule].running += 1;
-        self.lanes[self.plan.rules[rule].lane].running += 1;
     }
 
     fn each_clock(&mut self, index: u32, mut change: impl FnMut(&mut PaceClock, Nanos, u32)) {

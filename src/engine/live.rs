@@ -241,8 +241,6 @@ impl<W> Scheduler<W> {
             let lane = &mut lanes[plan.rules[usize::from(queues[request.queue].rule)].lane];
             if request.stage().in_line() {
                 lane.joined(request.costs().of_turn(plan.fair_by));
-            } else if matches!(request.stage(), Stage::Running | Stage::Overdue | Stage::Aborted) {
-                lane.running += 1;
             }
         }
     }

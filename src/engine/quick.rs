@@ -6,7 +6,7 @@
 
 use super::answer::{KeyId, RequestId};
 use super::cost::Costs;
-use super::limit::{LimitStates, Spec, WindowSpec};
+use super::limit::{LimitState, LimitStates, Spec, WindowSpec};
 use super::plan::{LimitRef, LimitSpec, Plan, RuleId, RulePlan};
 use super::queue::{Queue, QueueState};
 use super::request::{Request, Stage};
@@ -64,28 +64,53 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
     counted.map(step).collect()
 }
 
+/// The windows of one place beside what they take.
+type Bound<'a> = (&'a [Step], &'a mut [LimitState]);
+
+impl Quick {
+    #[inline(always)]
+    fn bind<'a>(
+        &'a self,
+        own: &'a mut LimitStates,
+        key: &'a mut LimitStates,
+        shared: &'a mut LimitStates,
+    ) -> [Bound<'a>; 3] {
+        [
+            (&*self.own, own.as_mut_slice()),
+            (&*self.key, key.as_mut_slice()),
+            (&*self.shared, shared.as_mut_slice()),
+        ]
+    }
+}
+
 /// Whether every window has room for one more.
 #[inline(always)]
-fn have_room(steps: &[Step], states: &mut LimitStates, now: Instant) -> bool {
-    let states = states.as_mut_slice();
-    steps.iter().all(|step| {
-        states[step.limit as usize].has_room_for_one(step.spec.period, now, step.before, step.reserve)
-    })
+fn have_room(bound: &mut [Bound<'_>; 3], now: Instant) -> bool {
+    for (steps, states) in bound {
+        for step in *steps {
+            if !states[step.limit as usize].has_room_for_one(step.spec.period, now, step.before, step.reserve) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 #[inline(always)]
-fn start(steps: &[Step], states: &mut LimitStates, now: Instant) {
-    let states = states.as_mut_slice();
-    for step in steps {
-        states[step.limit as usize].start_one(&step.spec, now);
+fn start(bound: &mut [Bound<'_>; 3], now: Instant) {
+    for (steps, states) in bound {
+        for step in *steps {
+            states[step.limit as usize].start_one(&step.spec, now);
+        }
     }
 }
 
 #[inline(always)]
-fn end(steps: &[Step], states: &mut LimitStates, now: Instant, is_read: bool) {
-    let states = states.as_mut_slice();
-    for step in steps {
-        states[step.limit as usize].end_one(&step.spec, now, is_read);
+fn end(bound: &mut [Bound<'_>; 3], now: Instant, is_read: bool) {
+    for (steps, states) in bound {
+        for step in *steps {
+            states[step.limit as usize].end_one(&step.spec, now, is_read);
+        }
     }
 }
 
@@ -99,7 +124,7 @@ impl<W> Scheduler<W> {
             return None;
         }
         let position = usize::from(rule.0);
-        let Self { plan, quick, lanes, rules, requests, queues, keys, shared, retries, .. } = self;
+        let Self { quick, rules, requests, queues, keys, shared, retries, .. } = self;
         let steps = quick[position].as_ref()?;
         let of_rule = &mut rules[position];
         let of_key = keys.get_mut(key.index, key.generation)?;
@@ -119,15 +144,11 @@ impl<W> Scheduler<W> {
         {
             return None;
         }
-        let is_open = have_room(&steps.own, &mut queue.limits, now)
-            && have_room(&steps.key, &mut of_key.limits, now)
-            && have_room(&steps.shared, shared, now);
-        if !is_open {
+        let mut bound = steps.bind(&mut queue.limits, &mut of_key.limits, shared);
+        if !have_room(&mut bound, now) {
             return None;
         }
-        start(&steps.own, &mut queue.limits, now);
-        start(&steps.key, &mut of_key.limits, now);
-        start(&steps.shared, shared, now);
+        start(&mut bound, now);
         if let Some(retries) = retries {
             retries.start();
         }
@@ -139,7 +160,6 @@ impl<W> Scheduler<W> {
         queue.running += 1;
         queue.requests += 1;
         of_rule.running += 1;
-        lanes[plan.rules[position].lane].running += 1;
         of_key.busy += u32::from(queue.requests == 1);
         let (index, generation) = requests.insert(Request::running(id, number, now));
         self.last_start = now;
@@ -170,7 +190,7 @@ impl<W> Scheduler<W> {
         if !is_quiet || !self.door.is_empty() {
             return None;
         }
-        let Self { plan, quick, lanes, rules, requests, queues, keys, shared, .. } = self;
+        let Self { quick, rules, requests, queues, keys, shared, .. } = self;
         let request = requests.get(id.index, id.generation)?;
         let queue = &mut queues[request.queue];
         let is_waited_for = match queue.state() {
@@ -189,13 +209,10 @@ impl<W> Scheduler<W> {
             return None;
         }
         let is_read = request.is_read();
-        end(&steps.own, limits, now, is_read);
-        end(&steps.key, &mut of_key.limits, now, is_read);
-        end(&steps.shared, shared, now, is_read);
+        end(&mut steps.bind(limits, &mut of_key.limits, shared), now, is_read);
         queue.running -= 1;
         queue.requests -= 1;
         rules[position].running -= 1;
-        lanes[plan.rules[position].lane].running -= 1;
         of_key.busy -= u32::from(queue.requests == 0);
         let is_idle = of_key.busy == 0 && !of_key.swept;
         let waker = requests[id.index].waker.take();

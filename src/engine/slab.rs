@@ -5,6 +5,7 @@ use std::ops::{Index, IndexMut};
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
 /// keep much beside it.
 const CHUNK: usize = u128::BITS as usize;
+const _: () = assert!(CHUNK <= u8::MAX as usize, "a chunk counts its entries in a byte");
 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -27,6 +28,7 @@ struct Chunk<T> {
     slots: Vec<Option<T>>,
     /// Which of the slots are free, a bit for each. A free slot knows nothing itself: so it is made by writing one byte.
     free: u128,
+    live: u8,
     listed: bool,
 }
 
@@ -71,6 +73,7 @@ impl<T: Entry> Slab<T> {
                 slot
             }
         };
+        chunk.live += 1;
         self.len += 1;
         ((position * CHUNK + slot) as u32, generation)
     }
@@ -145,8 +148,9 @@ impl<T: Entry> Slab<T> {
     fn note_free(&mut self, position: usize, slot: usize) {
         let chunk = &mut self.chunks[position];
         chunk.free |= 1 << slot;
+        chunk.live -= 1;
         self.len -= 1;
-        let is_empty = chunk.free.count_ones() as usize == chunk.slots.len();
+        let is_empty = chunk.live == 0;
         if !chunk.listed {
             chunk.listed = true;
             self.with_room.push(position as u32);
@@ -179,7 +183,7 @@ impl<T: Entry> Slab<T> {
             }
             self.with_room.pop();
         }
-        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: 0, listed: true };
+        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: 0, live: 0, listed: true };
         let position = loop {
             match self.released.pop() {
                 Some(position) if (position as usize) < self.chunks.len() => {
@@ -199,7 +203,7 @@ impl<T: Entry> Slab<T> {
 
     #[cold]
     fn release(&mut self, position: usize) {
-        self.chunks[position] = Chunk { slots: Vec::new(), free: 0, listed: false };
+        self.chunks[position] = Chunk { slots: Vec::new(), free: 0, live: 0, listed: false };
         self.released.push(position as u32);
         while self.chunks.last().is_some_and(|last| last.slots.capacity() == 0) {
             self.chunks.pop();

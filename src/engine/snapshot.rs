@@ -76,7 +76,7 @@ impl<W> Scheduler<W> {
     pub fn snapshot(&self, now: Instant) -> Snapshot {
         let lanes = self.lanes.iter().map(|lane| LaneSnapshot {
             waiting: lane.in_line,
-            in_flight: lane.running,
+            in_flight: lane.rules.iter().map(|&rule| self.rules[rule].running).sum(),
             bypassed: lane.bypassed,
         });
         let rules = self.rules.iter().map(|rule| RuleSnapshot {
@@ -87,7 +87,7 @@ impl<W> Scheduler<W> {
         });
         Snapshot {
             waiting: self.lanes.iter().map(|lane| lane.in_line).sum(),
-            in_flight: self.lanes.iter().map(|lane| lane.running).sum(),
+            in_flight: self.rules.iter().map(|rule| rule.running).sum(),
             keys: self.keys.len(),
             held_until: still(self.hold, now),
             next_wake: self.next_wake(),

@@ -121,6 +121,7 @@ impl Nanos {
 
 impl From<Duration> for Nanos {
     /// Spans longer than 584 years become [`Nanos::MAX`].
+    #[inline]
     fn from(span: Duration) -> Self {
         Self(span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into()))
     }

@@ -42,14 +42,21 @@ impl Clock {
         self.latest
     }
 
+    #[inline]
     fn advance(&mut self, wall: TokioInstant) -> Instant {
+        let now = self.base.saturating_add(wall.saturating_duration_since(self.anchor).into());
+        if now > self.latest {
+            self.latest = now;
+            return now;
+        }
+        self.stand_still(wall)
+    }
+
+    /// The clock is not ahead of the latest instant.
+    #[cold]
+    fn stand_still(&mut self, wall: TokioInstant) -> Instant {
         let behind = if wall >= self.anchor {
-            let now = self.base.saturating_add((wall - self.anchor).into());
-            if now >= self.latest {
-                self.latest = now;
-                return now;
-            }
-            self.latest.since(now)
+            self.latest.since(self.base.saturating_add((wall - self.anchor).into()))
         } else {
             self.latest.since(self.base).saturating_add((self.anchor - wall).into())
         };

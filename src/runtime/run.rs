@@ -136,6 +136,7 @@ where
 {
     type Output = Result<J::Value, Error<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.project().steps.poll(context)
     }
@@ -161,6 +162,7 @@ pin_project! {
 }
 
 impl<H: Borrow<Arc<Shared>>, F, Fut, E, J> Steps<H, F, Fut, E, J> {
+    #[inline]
     pub(crate) const fn new(place: Place<H>, begin: F, judge: J) -> Self {
         Self { running: None, place, begin, judge, last: None }
     }
@@ -175,6 +177,7 @@ where
 {
     type Output = Result<J::Value, Error<E>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {

@@ -2,6 +2,7 @@
 //!
 //! Nothing is looked up or formatted unless somebody listens.
 
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span, debug, debug_span, enabled, span_enabled, trace, warn};
 
 use super::event::Event;
@@ -31,21 +32,35 @@ pub(super) enum Step<'a> {
 
 impl Step<'_> {
     #[inline]
-    fn is_wanted(&self) -> bool {
+    const fn level(&self) -> Level {
         match self {
-            Self::Waiting | Self::Started { .. } | Self::Ended { .. } | Self::Withdrawn => {
-                enabled!(target: "request_balancer", Level::TRACE)
-            }
-            Self::PutBack { .. } | Self::Refused(_) => enabled!(target: "request_balancer", Level::DEBUG),
+            Self::Waiting | Self::Started { .. } | Self::Ended { .. } | Self::Withdrawn => Level::TRACE,
+            Self::PutBack { .. } | Self::Refused(_) => Level::DEBUG,
         }
     }
+}
+
+/// Whether anybody might listen: one look where nobody does.
+#[inline]
+fn may_be_heard(level: Level) -> bool {
+    level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
 }
 
 /// Tells a step if it is wanted.
 #[inline]
 pub(super) fn step(live: impl FnOnce() -> std::sync::Arc<Live>, subject: &Subject<'_>, step: &Step<'_>) {
-    if step.is_wanted() {
+    if may_be_heard(step.level()) && is_wanted(step) {
         tell(&live(), subject, step);
+    }
+}
+
+#[cold]
+fn is_wanted(step: &Step<'_>) -> bool {
+    match step {
+        Step::Waiting | Step::Started { .. } | Step::Ended { .. } | Step::Withdrawn => {
+            enabled!(target: "request_balancer", Level::TRACE)
+        }
+        Step::PutBack { .. } | Step::Refused(_) => enabled!(target: "request_balancer", Level::DEBUG),
     }
 }
 
@@ -81,7 +96,12 @@ pub(super) fn span(
     waited: f64,
     cause: Cause,
 ) -> Option<Box<Span>> {
-    span_enabled!(target: "request_balancer", Level::DEBUG).then(|| new_span(&live(), subject, waited, cause))
+    (may_be_heard(Level::DEBUG) && is_span_wanted()).then(|| new_span(&live(), subject, waited, cause))
+}
+
+#[cold]
+fn is_span_wanted() -> bool {
+    span_enabled!(target: "request_balancer", Level::DEBUG)
 }
 
 #[cold]

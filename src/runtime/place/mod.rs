@@ -87,6 +87,7 @@ struct Watcher {
 }
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
+    #[inline]
     pub(crate) fn new(shared: H, rule: Result<RuleId, Box<Refused>>, key: Key, wishes: Wishes) -> Self {
         let (rule, stage) = match rule {
             Ok(rule) => (rule, Stage::Outside),
@@ -144,7 +145,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// The attempt that begins now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
             shared: Arc::clone(self.shared()),
@@ -165,7 +166,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Enters if it has not, and waits for its start. After an error the place is empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_start(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Refused>> {
         if self.start_at_once() { Poll::Ready(Ok(())) } else { self.poll_start_in_line(context) }
     }
@@ -186,7 +187,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     }
 
     /// Enters and starts, if it is plain and can be seen to have nothing in its way.
-    #[inline]
+    #[inline(always)]
     fn start_at_once(&mut self) -> bool {
         let is_plain = self.wishes.cost == 1 && self.wishes.special.is_none();
         if is_plain
@@ -299,7 +300,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, known: Known, waited: Nanos, Began { limited, endpoint }: Began) {
         self.stage = Stage::Running { known, watcher: Watcher::default(), limited, invalid: false, endpoint };
         self.starts = self.starts.saturating_add(1);

@@ -41,7 +41,9 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     pub(super) fn tell_end(&mut self, outcome: &'static str) {
         self.meter.ends();
         self.tell(&Step::Ended { outcome });
-        self.span = None;
+        if self.span.is_some() {
+            self.span = None;
+        }
     }
 
     /// Its attempt failed, and it stands in line again.
