@@ -35,7 +35,6 @@ const INLINE: usize = 22;
 #[derive(Clone)]
 pub struct Key(Repr);
 
-#[derive(Clone)]
 enum Repr {
     Unit,
     Negative(i64),
@@ -76,7 +75,32 @@ impl Key {
     }
 }
 
+impl Clone for Repr {
+    #[inline]
+    fn clone(&self) -> Self {
+        match self {
+            Self::Natural(value) => Self::Natural(*value),
+            other => other.clone_other(),
+        }
+    }
+}
+
 impl Repr {
+    /// Not an integer, which is copied where it is needed.
+    fn clone_other(&self) -> Self {
+        match self {
+            Self::Unit => Self::Unit,
+            Self::Negative(value) => Self::Negative(*value),
+            Self::Natural(value) => Self::Natural(*value),
+            Self::Short { len, bytes } => Self::Short { len: *len, bytes: *bytes },
+            Self::Long(text) => Self::Long(Arc::clone(text)),
+            Self::Ip(address) => Self::Ip(*address),
+            #[cfg(feature = "uuid")]
+            Self::Uuid(bytes) => Self::Uuid(*bytes),
+            Self::Composite(parts) => Self::Composite(Arc::clone(parts)),
+        }
+    }
+
     /// The order of the kinds among each other; both forms of text are one kind.
     const fn rank(&self) -> u8 {
         match self {

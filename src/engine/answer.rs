@@ -1,5 +1,6 @@
 //! What the machine is asked with and what it answers.
 
+use super::slab::Generation;
 use super::plan::RuleId;
 use super::pool::EndpointId;
 use super::time::{Instant, Nanos};
@@ -8,7 +9,7 @@ use super::time::{Instant, Nanos};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId {
     pub(super) index: u32,
-    pub(super) generation: u32,
+    pub(super) generation: Generation,
 }
 
 /// A request in the machine, from [`Scheduler::enter`](super::Scheduler::enter) to
@@ -16,7 +17,7 @@ pub struct KeyId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     pub(super) index: u32,
-    pub(super) generation: u32,
+    pub(super) generation: Generation,
 }
 
 /// What a request brings along.

@@ -8,7 +8,7 @@ use super::limit::{LimitStates, PaceClock};
 use super::plan::{LimitSpec, Plan, RulePlan};
 use super::pool::KeySeat;
 use super::request::Request;
-use super::slab::{Entry, NIL, Slab};
+use super::slab::{Entry, Generation, NIL, Slab};
 use super::time::Instant;
 
 /// Neighbours in a doubly linked list.
@@ -289,7 +289,7 @@ impl DerefMut for Queue {
 /// A key.
 #[derive(Debug)]
 pub(super) struct KeyRecord {
-    generation: u32,
+    generation: Generation,
     pub(super) tag: u64,
     pub(super) hold: Instant,
     pub(super) hold_cause: HoldCause,
@@ -308,7 +308,7 @@ pub(super) struct KeyRecord {
 impl KeyRecord {
     pub(super) fn new(tag: u64, plan: &Plan, begin: Instant) -> Self {
         Self {
-            generation: 0,
+            generation: Generation::MIN,
             tag,
             hold: Instant::ZERO,
             hold_cause: HoldCause::default(),
@@ -385,19 +385,19 @@ impl Sides {
 
 /// Nobody outside the machine names a queue: none is ever stale.
 impl Entry for Queue {
-    fn generation(&self) -> u32 {
-        0
+    fn generation(&self) -> Generation {
+        Generation::MIN
     }
 
-    fn set_generation(&mut self, _: u32) {}
+    fn set_generation(&mut self, _: Generation) {}
 }
 
 impl Entry for KeyRecord {
-    fn generation(&self) -> u32 {
+    fn generation(&self) -> Generation {
         self.generation
     }
 
-    fn set_generation(&mut self, generation: u32) {
+    fn set_generation(&mut self, generation: Generation) {
         self.generation = generation;
     }
 }

@@ -117,6 +117,7 @@ fn end(bound: &mut [Bound<'_>; 3], now: Instant, is_read: bool) {
 impl<W> Scheduler<W> {
     /// Starts a request that costs one at once if the short cut is open to it, as [`enter`](Self::enter) does. Else it
     /// changes nothing.
+    #[inline]
     pub fn start_at_once(&mut self, now: Instant, key: KeyId, rule: RuleId) -> Option<RequestId> {
         let now = self.tick_quietly(now);
         let is_open = !self.closed && !self.paused && self.door.is_empty();

@@ -4,7 +4,7 @@ use super::answer::Why;
 use super::cost::{Costs, OwnCosts};
 use super::pool::{EndpointId, Route};
 use super::queue::Links;
-use super::slab::Entry;
+use super::slab::{Entry, Generation};
 use super::time::Instant;
 
 /// One request. It stands on one cache line.
@@ -19,7 +19,7 @@ pub(super) struct Request<W> {
     word: u64,
     /// What few requests have.
     extra: Option<Box<Extra>>,
-    generation: u32,
+    generation: Generation,
     pub(super) queue: u32,
     /// Neighbours in the queue's waiting list or in its list of grants.
     pub(super) links: Links,
@@ -208,7 +208,7 @@ impl<W> Request<W> {
             since: now,
             word: Instant::NEVER.as_nanos(),
             extra: None,
-            generation: 0,
+            generation: Generation::MIN,
             queue,
             links: Links::NONE,
             number,
@@ -225,7 +225,7 @@ impl<W> Request<W> {
             since,
             word,
             extra: None,
-            generation: 0,
+            generation: Generation::MIN,
             queue,
             links: Links::NONE,
             number,
@@ -364,11 +364,11 @@ impl<W> Request<W> {
 }
 
 impl<W> Entry for Request<W> {
-    fn generation(&self) -> u32 {
+    fn generation(&self) -> Generation {
         self.generation
     }
 
-    fn set_generation(&mut self, generation: u32) {
+    fn set_generation(&mut self, generation: Generation) {
         self.generation = generation;
     }
 }

@@ -1,5 +1,6 @@
 //! A slab in chunks: indices stay put, memory comes back, and an id that outlived its entry is recognised.
 
+use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
@@ -10,6 +11,9 @@ const _: () = assert!(CHUNK <= u8::MAX as usize, "a chunk counts its entries in 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// Tells an entry from all that stood in its place before. Never zero, so that an id that there may not be is a word, too.
+pub(crate) type Generation = NonZeroU32;
+
 /// A slab of `T`. Entries are reached by index (inside the machine, where links are kept true) or by index and
 /// generation (from outside, where an id may be stale).
 #[derive(Debug)]
@@ -19,7 +23,7 @@ pub(crate) struct Slab<T> {
     with_room: Vec<u32>,
     /// Positions in `chunks` whose memory was given back.
     released: Vec<u32>,
-    generation: u32,
+    generation: Generation,
     len: usize,
 }
 
@@ -34,8 +38,8 @@ struct Chunk<T> {
 
 /// What a slab holds: knows its own generation, so that it may stand in what would be padding.
 pub(crate) trait Entry {
-    fn generation(&self) -> u32;
-    fn set_generation(&mut self, generation: u32);
+    fn generation(&self) -> Generation;
+    fn set_generation(&mut self, generation: Generation);
 }
 
 impl<T: Entry> Slab<T> {
@@ -44,7 +48,7 @@ impl<T: Entry> Slab<T> {
     pub(crate) const SLOT: usize = size_of::<Option<T>>();
 
     pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: 0, len: 0 }
+        Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: Generation::MIN, len: 0 }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -53,11 +57,11 @@ impl<T: Entry> Slab<T> {
 
     /// Stores `value` and says where and under which generation.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, mut value: T) -> (u32, u32) {
+    pub(crate) fn insert(&mut self, mut value: T) -> (u32, Generation) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
         // have to outlive four thousand million others to be mistaken.
-        self.generation = self.generation.wrapping_add(1);
+        self.generation = self.generation.checked_add(1).unwrap_or(Generation::MIN);
         let generation = self.generation;
         let chunk = &mut self.chunks[position];
         value.set_generation(generation);
@@ -98,7 +102,7 @@ impl<T: Entry> Slab<T> {
 
     /// The entry, if the id is not stale.
     #[inline]
-    pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
+    pub(crate) fn get(&self, index: u32, generation: Generation) -> Option<&T> {
         let (position, slot) = split(index);
         self.chunks.get(position)?.slots.get(slot)?.as_ref().filter(|value| value.generation() == generation)
     }
@@ -117,18 +121,18 @@ impl<T: Entry> Slab<T> {
 
     /// The entry to change, if the id is not stale.
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, index: u32, generation: Generation) -> Option<&mut T> {
         let (position, slot) = split(index);
         self.chunks.get_mut(position)?.slots.get_mut(slot)?.as_mut().filter(|value| value.generation() == generation)
     }
 
     /// Whether the id is not stale.
-    pub(crate) fn contains(&self, index: u32, generation: u32) -> bool {
+    pub(crate) fn contains(&self, index: u32, generation: Generation) -> bool {
         self.get(index, generation).is_some()
     }
 
     /// The generation of a live entry.
-    pub(crate) fn generation(&self, index: u32) -> u32 {
+    pub(crate) fn generation(&self, index: u32) -> Generation {
         let (position, slot) = split(index);
         match &self.chunks[position].slots[slot] {
             Some(value) => value.generation(),
@@ -257,20 +261,20 @@ mod tests {
 
     /// A number that knows its generation.
     #[derive(Debug, PartialEq)]
-    struct Number(u32, u64);
+    struct Number(Generation, u64);
 
     impl Entry for Number {
-        fn generation(&self) -> u32 {
+        fn generation(&self) -> Generation {
             self.0
         }
 
-        fn set_generation(&mut self, generation: u32) {
+        fn set_generation(&mut self, generation: Generation) {
             self.0 = generation;
         }
     }
 
     fn number(number: u64) -> Number {
-        Number(0, number)
+        Number(Generation::MIN, number)
     }
 
     #[test]
@@ -303,7 +307,7 @@ mod tests {
     #[test]
     fn random_inserts_and_removals_keep_every_value() {
         let mut slab = Slab::new();
-        let mut held: Vec<(u32, u32, u64)> = Vec::new();
+        let mut held: Vec<(u32, Generation, u64)> = Vec::new();
         let mut state = 7_u64;
         for step in 0..50_000_u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -221,10 +221,12 @@ impl<W> Scheduler<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
-    const KEY: KeyId = KeyId { index: 7, generation: 1 };
-    const OTHER: KeyId = KeyId { index: 3, generation: 0 };
+    const KEY: KeyId = KeyId { index: 7, generation: NonZeroU32::MIN };
+    const OTHER: KeyId = KeyId { index: 3, generation: NonZeroU32::MIN };
     const OF_KEY: Held = Held::Key(KEY, None);
 
     fn at(millis: u64) -> Instant {

@@ -185,13 +185,10 @@ where
                 if let Err(reason) = ready!(this.place.poll_start(context)) {
                     return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
                 }
-                let attempt = this.place.attempt();
-                match this.place.in_span(|| caught(|| (this.begin)(attempt))) {
-                    Ok(future) => this.running.set(Some(future)),
-                    Err(message) => {
-                        this.place.panicked();
-                        return Poll::Ready(Err(Error::Panicked(message)));
-                    }
+                let begun = || this.running.set(Some((this.begin)(this.place.attempt())));
+                if let Err(message) = this.place.in_span(|| caught(begun)) {
+                    this.place.panicked();
+                    return Poll::Ready(Err(Error::Panicked(message)));
                 }
             }
             let (running, judge) = (&mut this.running, &*this.judge);
