@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tokio")]
 mod mark;
+mod short;
 #[cfg(feature = "serde")]
 mod text;
 
@@ -10,11 +11,9 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str;
 use std::sync::Arc;
 
-/// How many bytes of text a key holds without allocating.
-const INLINE: usize = 22;
+use self::short::{INLINE, Text};
 
 /// Whose turn it is: a chat id, an account, a host.
 ///
@@ -35,19 +34,20 @@ const INLINE: usize = 22;
 #[derive(Clone)]
 pub struct Key(Repr);
 
+/// Everything but what is shared is whole words and parts of words, each where it belongs: so keys are copied in registers.
+/// Bytes would be written to the stack and read again in other pieces, for which the processor has to wait.
+#[derive(Clone)]
 enum Repr {
     Unit,
     Negative(i64),
     Natural(u64),
     /// Text of at most [`INLINE`] bytes; longer text is always `Long`, so that equal text has one form.
-    Short {
-        len: u8,
-        bytes: [u8; INLINE],
-    },
+    Short(u8, u16, u32, [u64; 2]),
     Long(Arc<str>),
-    Ip(IpAddr),
+    V4(u32),
+    V6([u64; 2]),
     #[cfg(feature = "uuid")]
-    Uuid([u8; 16]),
+    Uuid([u64; 2]),
     Composite(Arc<[Key]>),
 }
 
@@ -70,69 +70,83 @@ impl Key {
     fn short(text: &str) -> Option<Self> {
         let mut bytes = [0; INLINE];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
-        let len = u8::try_from(text.len()).ok()?;
-        Some(Self(Repr::Short { len, bytes }))
-    }
-}
-
-impl Clone for Repr {
-    #[inline]
-    fn clone(&self) -> Self {
-        match self {
-            Self::Natural(value) => Self::Natural(*value),
-            other => other.clone_other(),
-        }
+        short::pack(text.len(), &bytes).map(Self)
     }
 }
 
 impl Repr {
-    /// Not an integer, which is copied where it is needed.
-    fn clone_other(&self) -> Self {
-        match self {
-            Self::Unit => Self::Unit,
-            Self::Negative(value) => Self::Negative(*value),
-            Self::Natural(value) => Self::Natural(*value),
-            Self::Short { len, bytes } => Self::Short { len: *len, bytes: *bytes },
-            Self::Long(text) => Self::Long(Arc::clone(text)),
-            Self::Ip(address) => Self::Ip(*address),
-            #[cfg(feature = "uuid")]
-            Self::Uuid(bytes) => Self::Uuid(*bytes),
-            Self::Composite(parts) => Self::Composite(Arc::clone(parts)),
-        }
-    }
-
     /// The order of the kinds among each other; both forms of text are one kind.
     const fn rank(&self) -> u8 {
         match self {
             Self::Unit => 0,
             Self::Negative(_) => 1,
             Self::Natural(_) => 2,
-            Self::Short { .. } | Self::Long(_) => 3,
-            Self::Ip(_) => 4,
+            Self::Short(..) | Self::Long(_) => 3,
+            Self::V4(_) | Self::V6(_) => 4,
             #[cfg(feature = "uuid")]
             Self::Uuid(_) => 5,
             Self::Composite(_) => 6,
         }
     }
 
-    fn text(&self) -> Option<&[u8]> {
+    fn text(&self) -> Option<Text<'_>> {
         match self {
-            Self::Short { len, bytes } => bytes.get(..usize::from(*len)),
-            Self::Long(text) => Some(text.as_bytes()),
-            Self::Unit | Self::Negative(_) | Self::Natural(_) | Self::Ip(_) | Self::Composite(_) => None,
+            Self::Short(len, end, middle, words) => Some(Text::unpack(*len, *end, *middle, *words)),
+            Self::Long(text) => Some(Text::Long(text)),
+            Self::Unit | Self::Negative(_) | Self::Natural(_) | Self::V4(_) | Self::V6(_) | Self::Composite(_) => None,
+            #[cfg(feature = "uuid")]
+            Self::Uuid(_) => None,
+        }
+    }
+
+    /// Of the kinds that [`Key`] does not hash by itself.
+    fn hash_other(&self, state: &mut impl Hasher) {
+        match self {
+            Self::Unit => {}
+            Self::Negative(value) => state.write_i64(*value),
+            Self::Natural(value) => state.write_u64(*value),
+            Self::Short(..) | Self::Long(_) => state.write(&self.text().unwrap_or_default()),
+            Self::V4(bits) => state.write_u32(*bits),
+            Self::V6(words) => state.write_u128(joined(*words)),
+            #[cfg(feature = "uuid")]
+            Self::Uuid(words) => state.write_u128(joined(*words)),
+            Self::Composite(parts) => parts.hash(state),
+        }
+        state.write_u8(self.rank());
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::V4(bits) => Some(Ipv4Addr::from_bits(*bits).into()),
+            Self::V6(words) => Some(Ipv6Addr::from_bits(joined(*words)).into()),
+            Self::Unit
+            | Self::Negative(_)
+            | Self::Natural(_)
+            | Self::Short(..)
+            | Self::Long(_)
+            | Self::Composite(_) => None,
             #[cfg(feature = "uuid")]
             Self::Uuid(_) => None,
         }
     }
 }
 
+const fn joined([high, low]: [u64; 2]) -> u128 {
+    (high as u128) << u64::BITS | low as u128
+}
+
+const fn halves(whole: u128) -> [u64; 2] {
+    [(whole >> u64::BITS) as u64, whole as u64]
+}
+
 impl PartialEq for Key {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Repr::Natural(a), Repr::Natural(b)) => a == b,
-            (Repr::Short { len, bytes }, Repr::Short { len: other_len, bytes: other_bytes }) => {
-                // What is behind the text is always zero.
-                len == other_len && bytes == other_bytes
+            // What is behind the text is always zero.
+            (Repr::Short(len, end, middle, words), Repr::Short(len2, end2, middle2, words2)) => {
+                words == words2 && (len, end, middle) == (len2, end2, middle2)
             }
             _ => self.cmp(other).is_eq(),
         }
@@ -152,31 +166,31 @@ impl Ord for Key {
         match (&self.0, &other.0) {
             (Repr::Negative(a), Repr::Negative(b)) => a.cmp(b),
             (Repr::Natural(a), Repr::Natural(b)) => a.cmp(b),
-            (Repr::Ip(a), Repr::Ip(b)) => a.cmp(b),
             #[cfg(feature = "uuid")]
             (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
             (Repr::Composite(a), Repr::Composite(b)) => a.cmp(b),
-            (a, b) => a.rank().cmp(&b.rank()).then_with(|| a.text().cmp(&b.text())),
+            (a, b) => {
+                let of_text = || a.text().as_deref().cmp(&b.text().as_deref());
+                a.rank().cmp(&b.rank()).then_with(of_text).then_with(|| a.address().cmp(&b.address()))
+            }
         }
     }
 }
 
 impl Hash for Key {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
+        let rank = u128::from(self.0.rank());
         match &self.0 {
-            Repr::Unit => {}
-            Repr::Negative(value) => state.write_i64(*value),
             // Most keys: kind and number in one go.
-            Repr::Natural(value) => {
-                return state.write_u128(u128::from(self.0.rank()) << u64::BITS | u128::from(*value));
+            Repr::Natural(value) => state.write_u128(rank << u64::BITS | u128::from(*value)),
+            Repr::Short(len, end, middle, words) => {
+                state.write_u128(joined(*words));
+                let rest = u64::from(*len) << 48 | u64::from(*end) << 32 | u64::from(*middle);
+                state.write_u128(rank << u64::BITS | u128::from(rest));
             }
-            Repr::Short { .. } | Repr::Long(_) => state.write(self.0.text().unwrap_or_default()),
-            Repr::Ip(address) => address.hash(state),
-            #[cfg(feature = "uuid")]
-            Repr::Uuid(bytes) => state.write(bytes),
-            Repr::Composite(parts) => parts.hash(state),
+            other => other.hash_other(state),
         }
-        state.write_u8(self.0.rank());
     }
 }
 
@@ -186,12 +200,11 @@ impl fmt::Display for Key {
             Repr::Unit => f.write_str("()"),
             Repr::Negative(value) => write!(f, "{value}"),
             Repr::Natural(value) => write!(f, "{value}"),
-            Repr::Short { .. } | Repr::Long(_) => {
-                f.pad(str::from_utf8(self.0.text().unwrap_or_default()).unwrap_or_default())
-            }
-            Repr::Ip(address) => write!(f, "{address}"),
+            Repr::Short(..) | Repr::Long(_) => f.pad(self.0.text().unwrap_or_default().as_str()),
+            Repr::V4(bits) => write!(f, "{}", Ipv4Addr::from_bits(*bits)),
+            Repr::V6(words) => write!(f, "{}", Ipv6Addr::from_bits(joined(*words))),
             #[cfg(feature = "uuid")]
-            Repr::Uuid(bytes) => write!(f, "{}", uuid::Uuid::from_bytes(*bytes)),
+            Repr::Uuid(words) => write!(f, "{}", uuid::Uuid::from_u128(joined(*words))),
             Repr::Composite(parts) => {
                 f.write_str("(")?;
                 for (position, part) in parts.iter().enumerate() {
@@ -209,9 +222,7 @@ impl fmt::Display for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Short { .. } | Repr::Long(_) => {
-                write!(f, "{:?}", str::from_utf8(self.0.text().unwrap_or_default()).unwrap_or_default())
-            }
+            Repr::Short(..) | Repr::Long(_) => write!(f, "{:?}", self.0.text().unwrap_or_default().as_str()),
             Repr::Composite(parts) => {
                 let mut tuple = f.debug_tuple("");
                 for part in parts.iter() {
@@ -219,7 +230,7 @@ impl fmt::Debug for Key {
                 }
                 tuple.finish()
             }
-            Repr::Unit | Repr::Negative(_) | Repr::Natural(_) | Repr::Ip(_) => write!(f, "{self}"),
+            Repr::Unit | Repr::Negative(_) | Repr::Natural(_) | Repr::V4(_) | Repr::V6(_) => write!(f, "{self}"),
             #[cfg(feature = "uuid")]
             Repr::Uuid(_) => write!(f, "{self}"),
         }
@@ -287,26 +298,29 @@ impl From<()> for Key {
 
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Self {
-        Self(Repr::Ip(address))
+        match address {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => address.into(),
+        }
     }
 }
 
 impl From<Ipv4Addr> for Key {
     fn from(address: Ipv4Addr) -> Self {
-        IpAddr::from(address).into()
+        Self(Repr::V4(address.to_bits()))
     }
 }
 
 impl From<Ipv6Addr> for Key {
     fn from(address: Ipv6Addr) -> Self {
-        IpAddr::from(address).into()
+        Self(Repr::V6(halves(address.to_bits())))
     }
 }
 
 #[cfg(feature = "uuid")]
 impl From<uuid::Uuid> for Key {
     fn from(id: uuid::Uuid) -> Self {
-        Self(Repr::Uuid(id.into_bytes()))
+        Self(Repr::Uuid(halves(id.as_u128())))
     }
 }
 

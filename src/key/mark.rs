@@ -1,8 +1,6 @@
 //! What a key is known by in every run: the same whatever built the program and wherever it runs.
 
-use std::net::IpAddr;
-
-use super::{Key, Repr};
+use super::{Key, Repr, joined};
 use crate::engine::Mark;
 
 impl Key {
@@ -19,14 +17,14 @@ impl Key {
             Repr::Unit => mark,
             Repr::Negative(value) => mark.and(&value.to_le_bytes()),
             Repr::Natural(value) => mark.and(&value.to_le_bytes()),
-            Repr::Short { .. } | Repr::Long(_) => {
+            Repr::Short(..) | Repr::Long(_) => {
                 let text = self.0.text().unwrap_or_default();
-                sized(text.len()).and(text)
+                sized(text.len()).and(&text)
             }
-            Repr::Ip(IpAddr::V4(address)) => mark.and(&[4]).and(&address.octets()),
-            Repr::Ip(IpAddr::V6(address)) => mark.and(&[6]).and(&address.octets()),
+            Repr::V4(bits) => mark.and(&[4]).and(&bits.to_be_bytes()),
+            Repr::V6(words) => mark.and(&[6]).and(&joined(*words).to_be_bytes()),
             #[cfg(feature = "uuid")]
-            Repr::Uuid(bytes) => mark.and(bytes),
+            Repr::Uuid(words) => mark.and(&joined(*words).to_be_bytes()),
             Repr::Composite(parts) => parts.iter().fold(sized(parts.len()), |mark, part| part.marked(mark)),
         }
     }
@@ -34,6 +32,8 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     /// A program built anew for another machine sent all keys elsewhere.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
-use std::str;
 use std::sync::Arc;
 
 use serde::de::{Error, Visitor};
@@ -68,9 +67,9 @@ struct Written<'a>(&'a Key);
 impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.0 {
-            Repr::Short { .. } | Repr::Long(_) => {
+            Repr::Short(..) | Repr::Long(_) => {
                 f.write_char('"')?;
-                for c in str::from_utf8(self.0.0.text().unwrap_or_default()).unwrap_or_default().chars() {
+                for c in self.0.0.text().unwrap_or_default().as_str().chars() {
                     if matches!(c, '"' | '\\') {
                         f.write_char('\\')?;
                     }
@@ -86,7 +85,7 @@ impl fmt::Display for Written<'_> {
                 }
                 f.write_char(')')
             }
-            Repr::Unit | Repr::Negative(_) | Repr::Natural(_) | Repr::Ip(_) => write!(f, "{}", self.0),
+            Repr::Unit | Repr::Negative(_) | Repr::Natural(_) | Repr::V4(_) | Repr::V6(_) => write!(f, "{}", self.0),
             #[cfg(feature = "uuid")]
             Repr::Uuid(_) => write!(f, "{}", self.0),
         }
