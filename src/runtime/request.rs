@@ -36,7 +36,7 @@ pub struct Request<'a, C = Unclassified> {
 }
 
 impl<'a> Request<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(shared: &'a Arc<Shared>, rule: Result<RuleId, Refused>, key: Key) -> Self {
         let rule = rule.map_err(Box::new);
         let wishes = Wishes {
@@ -280,7 +280,7 @@ impl<'a, C> Request<'a, C> {
     }
 
     /// Runs the request in place, as [`Balancer::run`](crate::Balancer::run) does.
-    #[inline]
+    #[inline(always)]
     pub fn run<F, Fut, T, E>(self, f: F) -> Run<'a, F, Fut, E, Told<C>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -292,7 +292,7 @@ impl<'a, C> Request<'a, C> {
     }
 
     /// Runs the request in place, as [`Balancer::call`](crate::Balancer::call) does.
-    #[inline]
+    #[inline(always)]
     pub fn call<F, Fut, T, E>(self, f: F) -> Run<'a, F, Fut, E, Plain<C>>
     where
         F: FnMut(Attempt) -> Fut,

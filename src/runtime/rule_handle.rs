@@ -28,7 +28,7 @@ impl RuleHandle {
     }
 
     /// As [`Balancer::run`](crate::Balancer::run).
-    #[inline]
+    #[inline(always)]
     pub fn run<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Told<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -38,7 +38,7 @@ impl RuleHandle {
     }
 
     /// As [`Balancer::call`](crate::Balancer::call).
-    #[inline]
+    #[inline(always)]
     pub fn call<F, Fut, T, E>(&self, key: impl Into<Key>, f: F) -> Run<'_, F, Fut, E, Plain<Unclassified>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -49,7 +49,7 @@ impl RuleHandle {
     }
 
     /// As [`Balancer::request`](crate::Balancer::request).
-    #[inline]
+    #[inline(always)]
     pub fn request(&self, key: impl Into<Key>) -> Request<'_> {
         Request::new(&self.shared, Ok(self.rule), key.into())
     }

@@ -162,7 +162,7 @@ pin_project! {
 }
 
 impl<H: Borrow<Arc<Shared>>, F, Fut, E, J> Steps<H, F, Fut, E, J> {
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn new(place: Place<H>, begin: F, judge: J) -> Self {
         Self { running: None, place, begin, judge, last: None }
     }

@@ -87,7 +87,7 @@ struct Watcher {
 }
 
 impl<H: Borrow<Arc<Shared>>> Place<H> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(shared: H, rule: Result<RuleId, Box<Refused>>, key: Key, wishes: Wishes) -> Self {
         let (rule, stage) = match rule {
             Ok(rule) => (rule, Stage::Outside),
