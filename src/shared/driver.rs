@@ -13,7 +13,7 @@ use super::guarded::call;
 use super::ledger::Ledger;
 use super::names;
 use super::store::{Ask, AskedLimit, Known, News, Reply, Store, StoreError};
-use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Opening, Reach, Site, Take, Told, Word};
+use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Opening, Reach, Site, Take, Told, Wait, Word};
 use crate::rules::{CheckedShared, OnOutage};
 use crate::runtime::afar::Afar;
 use crate::runtime::{Event, Locked as State, Shared};
@@ -511,8 +511,9 @@ impl Link {
 /// The reply in the engine's words.
 fn answers(lines: &[Line], reply: Reply, lost: Vec<bool>, usable_until: Instant) -> Answers {
     let waits = lines.iter().zip(&reply.limits).map(|(line, limit)| {
-        let wait = Nanos::from(limit.wait?);
-        Some(if line.is_cap() { wait.min(SLOT) } else { wait })
+        let lasts = Nanos::from(limit.wait?);
+        let lasts = if line.is_cap() { lasts.min(SLOT) } else { lasts };
+        Some(Wait { lasts, closed_to: limit.closed_to })
     });
     let waits = waits.collect();
     let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();

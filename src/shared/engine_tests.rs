@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::store::{Ask, AskedLimit, Known, News, Reply};
+use super::store::{Ask, AskedLimit, Known, LimitReply, News, Reply};
 use super::tally::{CELLS, Tally};
 use crate::engine::LISTED;
 use crate::engine::{
     Answers, Charge, Claim, Entry, Instant, KeyId, LimitKind, LimitSpec, Nanos, Plan, Reach, RequestId, RuleId,
-    Scheduler, Site, Take, Told, Turned,
+    Scheduler, Site, Take, Told, Turned, Wait,
 };
 use crate::rules::Rules;
 
@@ -230,7 +230,8 @@ impl Driver<'_> {
             assert!(!limit.lost, "{name} is lost");
             self.known.insert(Arc::clone(name), limit.known);
         }
-        let waits = reply.limits.iter().map(|limit| limit.wait.map(Nanos::from)).collect();
+        let wait = |limit: &LimitReply| limit.wait.map(|wait| Wait { lasts: wait.into(), closed_to: limit.closed_to });
+        let waits = reply.limits.iter().map(wait).collect();
         let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();
         let answers = Answers { taken: reply.taken, waits, lost: Vec::new(), stands, usable_until: now };
         self.machine.answer(now, &answers);

@@ -107,6 +107,9 @@ pub struct Reply {
 pub struct LimitReply {
     /// It had no room for a request, and has none for so long.
     pub wait: Option<Duration>,
+    /// Until then it has none for those that leave at least so much of it to others: whoever leaves less may ask. Zero: it has
+    /// none for anybody.
+    pub closed_to: u32,
     /// What to say the next time.
     pub known: Known,
     /// The store forgot what this process was given before. It gives nothing for a moment, so that all can tell it.
