@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::engine::{LimitKind, Said, Scope, Stand, Take, Told};
+use crate::engine::{LimitKind, Line, Said, Scope, Stand, Take, Told};
 use crate::key::Key;
 
 /// An answer on its way.
@@ -80,6 +80,35 @@ pub struct AskedLimit {
     pub said: Vec<Said>,
     /// What the store said of it the last time.
     pub known: Known,
+}
+
+impl AskedLimit {
+    /// A limit of which nothing is in use, nothing was said, and nothing is known.
+    ///
+    /// ```
+    /// use request_balancer::engine::{LimitKind, Nanos, Told};
+    /// use request_balancer::shared::{AskedLimit, Known};
+    ///
+    /// let limit = AskedLimit::new("mine", LimitKind::Spaced { interval: Nanos::from_secs(1), largest: 1 });
+    /// assert_eq!((limit.held, limit.told, limit.known), (0, Told::Nothing, Known::default()));
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, kind: LimitKind) -> Self {
+        let (told, said, known) = (Told::Nothing, Vec::new(), Known::default());
+        Self { name: name.into(), kind, held: 0, told, said, known }
+    }
+
+    /// What a balancer asks about a limit of which it knows so much.
+    pub(super) fn of(line: &Line, name: &Arc<str>, known: Option<Known>) -> Self {
+        Self {
+            name: Arc::clone(name),
+            kind: line.kind,
+            held: line.held,
+            told: line.told.clone(),
+            said: line.said.clone(),
+            known: known.unwrap_or_default(),
+        }
+    }
 }
 
 /// What a store said of a limit, to notice when it forgot.

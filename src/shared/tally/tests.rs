@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Tally;
 use crate::engine::{ALL, LISTED};
-use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Stand, Take, Told};
-use crate::shared::store::{Ask, AskedLimit, Known, LimitReply, News};
+use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Stand, Take};
+use crate::shared::store::{Ask, AskedLimit, LimitReply, News};
 
 const SEC: u64 = 1_000_000;
 /// Some time of the store.
@@ -66,15 +66,7 @@ impl Limit {
 
     fn ask_for(&mut self, at: u64, requests: &[(u32, u32)], said: &[Said]) -> Answer {
         let name: Arc<str> = "a".into();
-        let known = Known::default();
-        let limit = AskedLimit {
-            name: Arc::clone(&name),
-            kind: self.kind,
-            held: 0,
-            told: Told::Nothing,
-            said: said.to_vec(),
-            known,
-        };
+        let limit = AskedLimit { said: said.to_vec(), ..AskedLimit::new(Arc::clone(&name), self.kind) };
         let ask = Ask {
             process: 1,
             number: 1,
