@@ -67,6 +67,27 @@ fn no_turn_demotes_more_than_its_share() {
 }
 
 #[test]
+fn a_turn_moves_at_most_64_queues() {
+    // Every key's urgent queue has a sibling that was just served: all of them are refused at their turn.
+    let mut world = World::new("per_key = '1/10s'\n[rules]\na = {}\nb = {}");
+    for key in 0..10_000 {
+        world.enter("a", key);
+    }
+    for key in 0..10_000 {
+        world.enqueue("b", key);
+    }
+    world.turn();
+    let mut turns = 1;
+    while world.scheduler.next_wake() == Some(world.now) {
+        world.turn();
+        turns += 1;
+    }
+    assert_eq!(turns, 10_000_usize.div_ceil(64) + usize::from(10_000 % 64 == 0));
+    world.run_until(30_000);
+    assert!((0..10_000).all(|key| world.starts("b", key) == [10_000]));
+}
+
+#[test]
 fn no_turn_refuses_more_than_its_share() {
     let mut world = World::new("overall = '1/1h'");
     world.enter("default", 0);

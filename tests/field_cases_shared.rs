@@ -38,7 +38,7 @@ async fn fr_134_a_longer_window_counts_what_the_store_has_seen() {
     one.replace_rules(longer.clone());
     other.replace_rules(longer);
     // The other one has started nothing, and knows of the last start all the same.
-    log.send(&other, 1, 1);
+    log.send_one(&other, 1);
     sleep(60 * SEC).await;
     let starts = log.starts();
     assert_eq!(starts.len(), 11);

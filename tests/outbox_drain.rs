@@ -3,8 +3,9 @@
 
 mod post;
 
-use post::{NOON, Reader, Way, post, put, secs};
-use request_balancer::outbox::{MemoryStore, StoreError};
+use post::{NOON, Post, Reader, Way, later_post, post, put, secs};
+use request_balancer::outbox::{Error, MemoryStore, Outbox, StoreError};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 const RULES: &str = "[retry]\njitter = 0.0\n[rules]\nsend = '1/1s'";
@@ -49,6 +50,88 @@ async fn an_attempt_that_fails_while_it_is_drained_is_not_made_again() {
     assert_eq!(runs.await.unwrap(), Ok(false));
     sleep(secs(2)).await;
     assert_eq!(put(&post, 1, "again").await, Ok(true));
+}
+
+/// Where another endpoint or another attempt is to be had at once, it was made although nothing was to start any more: each
+/// was waited for, and began in the face of whoever drained or closed.
+const AT_ONCE: [&str; 2] = [
+    "[pool]\nendpoints = ['a', 'b']\n[retry]\njitter = 0.0\n[rules]\nsend = '9/1s'",
+    "[retry]\njitter = 0.0\nbackoff = '0s'\n[rules]\nsend = '9/1s'",
+];
+
+/// An outbox whose first message has an attempt that fails after five seconds, begun a second ago.
+async fn failing(rules: &str, store: &MemoryStore, reader: &Reader) -> (Post, JoinHandle<Result<bool, Error<String>>>) {
+    let post = post(rules, store.clone(), reader).await;
+    reader.tell("runs", [Way::FailsAfter(secs(5))]);
+    let runs = tokio::spawn({
+        let post = post.clone();
+        async move { put(&post, 1, "runs").await }
+    });
+    sleep(secs(1)).await;
+    (post, runs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_follows_at_once_while_it_is_drained() {
+    for rules in AT_ONCE {
+        let (reader, store) = (Reader::new(), MemoryStore::new());
+        let (post, runs) = failing(rules, &store, &reader).await;
+        let drained = timeout(secs(5), post.drain()).await.expect("it waits for the attempt alone").unwrap();
+        assert_eq!(drained.iter().map(|left| (left.attempts, left.maybe_delivered)).collect::<Vec<_>>(), [(1, false)]);
+        assert_eq!(runs.await.unwrap(), Ok(false));
+        assert_eq!(reader.times(), [(0, "runs".to_owned())]);
+        // Whoever comes next finds nobody held.
+        let _ = put(&post, 1, "again").await.unwrap();
+        let _ = post.flush().await;
+        assert_eq!(reader.times().last(), Some(&(5_000, "again".to_owned())));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_follows_at_once_while_it_is_closed() {
+    for rules in AT_ONCE {
+        let (reader, store) = (Reader::new(), MemoryStore::new());
+        let (post, runs) = failing(rules, &store, &reader).await;
+        let closed = timeout(secs(5), post.close(secs(60))).await.expect("it waits for the attempt alone").unwrap();
+        assert_eq!((closed.done, closed.aborted, closed.left), (0, 0, 1));
+        assert_eq!(runs.await.unwrap(), Ok(false));
+        assert_eq!(reader.times(), [(0, "runs".to_owned())]);
+        // The next process makes the second attempt, and nobody wonders whether it was delivered.
+        let next = later_post(rules, store, &reader).await;
+        assert_eq!(next.flush().await, 1);
+        let seen: Vec<_> = reader.seen().into_iter().map(|seen| (seen.number, seen.maybe_delivered)).collect();
+        assert_eq!(seen, [(1, false), (2, false)]);
+    }
+}
+
+/// Whoever drains may lose patience just when the attempt fails.
+#[tokio::test(start_paused = true)]
+async fn attempts_follow_once_nobody_drains_it_any_more() {
+    for rules in AT_ONCE {
+        for patience in [secs(3), secs(4), secs(5)] {
+            let (reader, store) = (Reader::new(), MemoryStore::new());
+            let (post, runs) = failing(rules, &store, &reader).await;
+            let drained = timeout(patience, post.drain()).await;
+            assert_eq!(drained.is_ok(), patience > secs(4), "{rules}, {patience:?}");
+            let left = drained.map_or(0, |drained| drained.unwrap().len());
+            let _ = runs.await.unwrap();
+            let _ = post.flush().await;
+            assert_eq!((left + reader.texts().len(), post.len()), (2, 0), "{rules}, {patience:?}");
+        }
+    }
+}
+
+/// What was taken out of the line just when it was to start was told to wait, and its whole key with it.
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_out_just_when_it_starts_holds_nobody() {
+    let reader = Reader::new();
+    let balancer = post::balancer("[retry]\njitter = 0.0\n[rules]\nsend = '1/1s'");
+    let post = post::open(Outbox::builder(&balancer).wall(NOON), MemoryStore::new(), &reader).await;
+    assert_eq!(put(&post, 1, "first").await, Ok(true));
+    assert_eq!(put(&post, 1, "second").await, Ok(false));
+    sleep(secs(1)).await;
+    assert_eq!(post.drain().await.unwrap().len(), 1);
+    assert_eq!(balancer.key(1).held, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,7 +103,7 @@ async fn one_answer_that_comes_late_costs_one_batch() {
     let store = MemoryStore::new();
     let balancer = process("per_key = { limit = '10/1s', shared = true }", &store);
     let log = Log::new();
-    log.send(&balancer, 1, 1);
+    log.send_one(&balancer, 1);
     sleep(SEC).await;
     // Nine of one batch are late, as the way there took longer than ever before.
     store.set_latency(60 * MILLI);
@@ -175,8 +175,8 @@ async fn a_hold_that_begins_in_an_outage_is_told_after_it() {
     let store = MemoryStore::new();
     let [one, other] = [0; 2].map(|_| process("per_key = { limit = '100/1s', shared = true }", &store));
     let log = Log::new();
-    log.send(&one, 7, 1);
-    log.send(&other, 7, 1);
+    log.send_one(&one, 7);
+    log.send_one(&other, 7);
     sleep(SEC).await;
     store.set_away(true);
     one.hold(Target::key(1), 3_600 * SEC).unwrap();
@@ -185,7 +185,7 @@ async fn a_hold_that_begins_in_an_outage_is_told_after_it() {
     sleep(SEC).await;
     assert_eq!(other.next_start("default", 1), Ok(NextStart::After(3_597 * SEC)));
     let third = process("per_key = { limit = '100/1s', shared = true }", &store);
-    log.send(&third, 7, 1);
+    log.send_one(&third, 7);
     sleep(SEC).await;
     assert_eq!(third.next_start("default", 1), Ok(NextStart::After(3_596 * SEC)));
 }
@@ -262,7 +262,7 @@ async fn a_long_outage_is_told_of_bit_by_bit() {
     store.store.set_away(true);
     let log = Log::new();
     for key in 0..10_000 {
-        log.send(&balancer, key, 1);
+        log.send_one(&balancer, key);
     }
     sleep(10 * SEC).await;
     assert_eq!(log.starts().len(), 10_000);
@@ -283,7 +283,7 @@ async fn a_slot_is_given_back_though_a_key_with_numbers_of_its_own_comes() {
     sleep(SEC).await;
     let log = Log::new();
     // A question is out, the slot becomes free, and then that key comes.
-    log.send(&one, 1, 1);
+    log.send_one(&one, 1);
     sleep(10 * MILLI).await;
     drop(permit);
     sleep(10 * MILLI).await;
@@ -301,19 +301,19 @@ async fn spacing_is_counted_as_of_the_last_moment_too() {
         let [one, other] =
             [0; 2].map(|_| process(&format!("overall = {{ limit = '{quota}', shared = true }}"), &store));
         let log = Log::new();
-        log.send(&one, 1, 1);
-        log.send(&other, 1, 1);
+        log.send_one(&one, 1);
+        log.send_one(&other, 1);
         sleep(2 * SEC).await;
         let before = log.starts().len();
         // The store gives at 2.025 s what starts at 2.07 s: its answer takes longer than its question.
-        log.send(&one, 1, 1);
+        log.send_one(&one, 1);
         sleep(10 * MILLI).await;
         store.set_latency(90 * MILLI);
         sleep(30 * MILLI).await;
         store.set_latency(Duration::ZERO);
         sleep(86 * MILLI).await;
         // At 2.126 s there would be room again, had it been started at once.
-        log.send(&other, 1, 1);
+        log.send_one(&other, 1);
         sleep(SEC).await;
         assert_eq!(log.starts()[before..], [2_070, 2_227], "{quota}");
     }
@@ -347,7 +347,7 @@ async fn keys_of_an_outage_go_when_nothing_is_left_of_them() {
     store.set_away(true);
     let log = Log::new();
     for key in 0..1_000 {
-        log.send(&balancer, key, 1);
+        log.send_one(&balancer, key);
         sleep(10 * MILLI).await;
     }
     assert_eq!(log.starts().len(), 1_000);

@@ -50,7 +50,7 @@ async fn all_or_none_over_several_limits() {
     log.send(&other, 1, 3);
     sleep(MILLI).await;
     for key in 2..8 {
-        log.send(if key % 2 == 0 { &one } else { &other }, key, 1);
+        log.send_one(if key % 2 == 0 { &one } else { &other }, key);
     }
     sleep(2 * SEC).await;
     assert_eq!(log.starts(), [0, 1, 1, 1, 1_002, 1_003, 1_003]);
@@ -115,22 +115,15 @@ async fn fr_017_slots_of_a_process_that_dies_come_back_with_the_lease() {
     let text = "per_key = { concurrency = 1, shared = true }\noverall = { limit = '5/100s', shared = true }";
     let [one, other] = [0; 2].map(|_| process(text, &store));
     let log = Log::new();
-    let (begin, noted) = (log.begin, log.clone());
     let _permit = one.request("default", 1).acquire().await.unwrap();
     // Its process is killed: nothing is heard of it any more.
     store.cut_off(0);
     sleep(SEC).await;
-    tokio::spawn(async move {
-        let note = async |_| {
-            noted.note();
-            Ok::<_, Failure<()>>(())
-        };
-        other.run("default", 1, note).await.unwrap();
-    });
+    log.send_one(&other, 1);
     sleep(40 * SEC).await;
     let starts = log.starts();
     assert!(matches!(starts[..], [1_000..=31_000]), "{starts:?}");
-    assert_eq!(begin.elapsed(), 41 * SEC);
+    assert_eq!(log.begin.elapsed(), 41 * SEC);
     // The counters of others are as they were.
     assert!(store.names().iter().any(|name| name.contains("overall")), "{:?}", store.names());
 }
@@ -178,7 +171,7 @@ async fn fr_111_a_slow_store_is_asked_in_batches() {
     log.send(&balancer, 0, 5_000);
     let others = Log::new();
     for key in 1..=100 {
-        others.send(&balancer, key, 1);
+        others.send_one(&balancer, key);
     }
     sleep(200 * MILLI).await;
     assert_eq!(others.starts().len(), 100);
@@ -196,8 +189,8 @@ async fn a_hold_stops_all_within_one_way() {
     let [one, other] = [0; 2].map(|_| process("per_key = { limit = '100/1s', shared = true }", &store));
     // Both are connected once something waited.
     let log = Log::new();
-    log.send(&one, 7, 1);
-    log.send(&other, 7, 1);
+    log.send_one(&one, 7);
+    log.send_one(&other, 7);
     sleep(SEC).await;
     let refused = one.run("default", 1, async |attempt| {
         if attempt.number() == 1 { Err(attempt.retry(5 * SEC)) } else { Ok::<_, Failure<()>>(()) }
@@ -213,7 +206,7 @@ async fn a_hold_stops_all_within_one_way() {
     one.hold(Target::key(2), 10 * SEC).unwrap();
     sleep(SEC).await;
     let third = process("per_key = { limit = '100/1s', shared = true }", &store);
-    log.send(&third, 9, 1);
+    log.send_one(&third, 9);
     sleep(SEC).await;
     assert_eq!(third.next_start("default", 2), Ok(NextStart::After(8 * SEC)));
     assert_eq!(third.next_start("default", 3), Ok(NextStart::Now));

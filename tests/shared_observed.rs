@@ -72,7 +72,7 @@ async fn a_response_to_one_stops_the_other_within_one_way_and_it_goes_on_at_the_
         sleep(SEC).await;
         let log = Log::new();
         for _ in 0..40 {
-            log.send(&other, 1, 1);
+            log.send_one(&other, 1);
             sleep(MILLI).await;
         }
         // Somebody else called that API, which has nothing left.
@@ -82,7 +82,7 @@ async fn a_response_to_one_stops_the_other_within_one_way_and_it_goes_on_at_the_
             async move { run(&one, Some(&says)).await }
         });
         for _ in 0..40 {
-            log.send(&other, 1, 1);
+            log.send_one(&other, 1);
             sleep(MILLI).await;
         }
         let starts = starts(&log, 30 * SEC).await;
@@ -406,7 +406,7 @@ async fn who_missed_that_there_is_more_again_asks_when_news_are_heard_again() {
     let [one, other] = two(TEN, &store);
     run(&one, Some(&left(0, 3_000))).await;
     let log = Log::new();
-    log.send(&other, 1, 1);
+    log.send_one(&other, 1);
     sleep(SEC).await;
     store.deafen();
     one.observe(Target::overall(), &left(5, 3_000)).unwrap();

@@ -32,6 +32,30 @@ async fn start(balancer: &Balancer, key: u64) {
     balancer.run("default", key, async |_| Ok::<_, Failure<()>>(())).await.unwrap();
 }
 
+/// Sends so many requests, which go on by themselves; the future waits until all have started.
+fn many(balancer: &Balancer, count: usize) -> impl Future<Output = ()> {
+    let tasks: Vec<_> = (0..count)
+        .map(|_| {
+            let balancer = balancer.clone();
+            tokio::spawn(async move { start(&balancer, 1).await })
+        })
+        .collect();
+    async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Waits until two processes hear what others tell.
+async fn two_hear(server: &RedisServer) {
+    let hear = async || {
+        let counts: (String, i64) = call(server, &["PUBSUB", "NUMSUB", "{rb}:v1:news"]).await;
+        counts.1 == 2
+    };
+    until("two subscribers", hear).await;
+}
+
 #[tokio::test]
 async fn real_clock_two_balancers_keep_to_one_window() {
     let server = RedisServer::start();
@@ -111,16 +135,9 @@ async fn real_clock_fr_139_scripts_are_loaded_again() {
     let server = RedisServer::start();
     let balancer = process(&server, "overall = { limit = '5/100ms', shared = true }");
     start(&balancer, 1).await;
-    let waiting: Vec<_> = (0..20)
-        .map(|_| {
-            let balancer = balancer.clone();
-            tokio::spawn(async move { start(&balancer, 1).await })
-        })
-        .collect();
+    let waiting = many(&balancer, 20);
     let _: String = call(&server, &["SCRIPT", "FLUSH"]).await;
-    for task in waiting {
-        task.await.unwrap();
-    }
+    waiting.await;
 }
 
 #[tokio::test]
@@ -128,18 +145,11 @@ async fn real_clock_fr_139_a_restart_fails_nobody() {
     let mut server = RedisServer::start();
     let balancer = process(&server, "overall = { limit = '5/100ms', shared = true }");
     start(&balancer, 1).await;
-    let waiting: Vec<_> = (0..40)
-        .map(|_| {
-            let balancer = balancer.clone();
-            tokio::spawn(async move { start(&balancer, 1).await })
-        })
-        .collect();
+    let waiting = many(&balancer, 40);
     sleep(50 * MILLI).await;
     server.kill();
     server.restart();
-    for task in waiting {
-        task.await.unwrap();
-    }
+    waiting.await;
 }
 
 #[tokio::test]
@@ -149,11 +159,7 @@ async fn real_clock_a_hold_stops_all_and_those_who_come_later() {
     let [one, other] = [process(&server, text), process(&server, text)];
     start(&one, 7).await;
     start(&other, 7).await;
-    let subscribed = async || {
-        let counts: (String, i64) = call(&server, &["PUBSUB", "NUMSUB", "{rb}:v1:news"]).await;
-        counts.1 == 2
-    };
-    until("two subscribers", subscribed).await;
+    two_hear(&server).await;
     one.hold(Target::key(1), 5 * SEC).unwrap();
     let held = |balancer: &Balancer| matches!(balancer.next_start("default", 1), Ok(NextStart::After(_)));
     until("a hold at the other one", async || held(&other)).await;
@@ -217,11 +223,7 @@ async fn real_clock_a_connection_that_goes_silent_is_made_anew() {
     let (one, other) = (Balancer::builder(far).shared(store).build(), process(&server, text));
     start(&one, 7).await;
     start(&other, 7).await;
-    let subscribed = async || {
-        let counts: (String, i64) = call(&server, &["PUBSUB", "NUMSUB", "{rb}:v1:news"]).await;
-        counts.1 == 2
-    };
-    until("two subscribers", subscribed).await;
+    two_hear(&server).await;
     silent.notify_waiters();
     other.hold(Target::key(1), 60 * SEC).unwrap();
     let held = async || matches!(one.next_start("default", 1), Ok(NextStart::After(_)));

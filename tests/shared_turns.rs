@@ -1,10 +1,11 @@
 //! Rules of which some share limits with other processes and some do not: neither goes past the other.
 #![cfg(feature = "shared")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use request_balancer::shared::MemoryStore;
+use request_balancer::shared::{Ask, Ears, MemoryStore, News, Pending, Reply, Store};
 use request_balancer::{Balancer, Failure, Rules};
 use tokio::time::{Instant, sleep};
 
@@ -13,8 +14,35 @@ const SEC: Duration = Duration::from_secs(1);
 
 type Log = Arc<Mutex<Vec<(&'static str, u128)>>>;
 
+/// A store that counts its questions.
+#[derive(Clone, Debug)]
+struct Counted {
+    store: MemoryStore,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Store for Counted {
+    fn ask(&self, ask: Ask) -> Pending<'_, Reply> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.store.ask(ask)
+    }
+
+    fn tell(&self, process: u64, news: News) -> Pending<'_, u64> {
+        self.store.tell(process, news)
+    }
+
+    fn hear(&self, process: u64) -> Pending<'_, Ears> {
+        self.store.hear(process)
+    }
+}
+
 /// Sends so many requests of key 1 under a rule, and notes when they start.
 fn send(balancer: &Balancer, log: &Log, begin: Instant, rule: &'static str, times: usize) {
+    send_of(balancer, log, begin, (rule, 1), times);
+}
+
+/// The same of another key.
+fn send_of(balancer: &Balancer, log: &Log, begin: Instant, (rule, key): (&'static str, u64), times: usize) {
     for _ in 0..times {
         let (balancer, log) = (balancer.clone(), Arc::clone(log));
         tokio::spawn(async move {
@@ -22,7 +50,7 @@ fn send(balancer: &Balancer, log: &Log, begin: Instant, rule: &'static str, time
                 log.lock().unwrap().push((rule, begin.elapsed().as_millis()));
                 Ok::<_, Failure<()>>(())
             };
-            let _ = balancer.run(rule, 1, note).await;
+            let _ = balancer.run(rule, key, note).await;
         });
     }
 }
@@ -159,4 +187,51 @@ async fn what_is_left_for_urgent_calls_is_not_closed_to_them() {
     sleep(10 * SEC).await;
     let starts = log.lock().unwrap().clone();
     assert_eq!(starts, [vec![("urgent", 0); 98], vec![("urgent", 2_000); 2]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mixed_batch_closes_a_limit_only_to_who_leaves_something() {
+    let text = "overall = { limit = '100/60s', shared = true }\n[rules]\nurgent = {}\nbulk = { priority = 2 }";
+    let store = MemoryStore::new();
+    let rules: Rules = text.parse().unwrap();
+    let [one, other] = [0; 2].map(|_| Balancer::builder(rules.clone()).shared(store.clone()).build());
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&one, &log, begin, "urgent", 96);
+    sleep(SEC).await;
+    // Four are left. One question for all of them: the first two are given, then none that leaves two.
+    send(&other, &log, begin, "bulk", 2);
+    send(&other, &log, begin, "urgent", 2);
+    sleep(SEC).await;
+    send(&other, &log, begin, "urgent", 3);
+    sleep(70 * SEC).await;
+    let mut starts = log.lock().unwrap().split_off(96);
+    assert_eq!(starts.split_off(5)[..1], [("bulk", 60_002)]);
+    let urgent = |at| ("urgent", at);
+    assert_eq!(starts, [urgent(1_000), urgent(1_000), urgent(2_000), urgent(2_000), urgent(60_002)]);
+}
+
+/// Whom a limit is closed to was worked out by whoever had asked, who does not know which of several limits refused a request:
+/// then it was open to all that leave less than the others of the batch, and they asked in vain.
+#[tokio::test(start_paused = true)]
+async fn what_has_nothing_for_anybody_is_not_asked_for_though_another_limit_refuses_too() {
+    let text = "overall = { limit = '100/60s', shared = true }\nper_key = { limit = '98/60s', shared = true }\n\
+                [rules]\nurgent = {}\nbulk = { priority = 2 }";
+    let store = Counted { store: MemoryStore::new(), asked: Arc::default() };
+    let rules: Rules = text.parse().unwrap();
+    let one = Balancer::builder(rules.clone()).shared(store.store.clone()).build();
+    let other = Balancer::builder(rules).shared(store.clone()).build();
+    let (log, begin) = (Log::default(), Instant::now());
+    send(&one, &log, begin, "urgent", 98);
+    send_of(&one, &log, begin, ("urgent", 2), 2);
+    sleep(SEC).await;
+    // Neither all nor key 1 have any left; bulk of key 3 is refused for all alone.
+    send(&other, &log, begin, "urgent", 1);
+    send_of(&other, &log, begin, ("bulk", 3), 1);
+    sleep(SEC).await;
+    let asked = store.asked.load(Ordering::Relaxed);
+    send_of(&other, &log, begin, ("urgent", 4), 1);
+    sleep(SEC).await;
+    assert_eq!(store.asked.load(Ordering::Relaxed), asked);
+    sleep(70 * SEC).await;
+    assert_eq!(log.lock().unwrap().len(), 103);
 }

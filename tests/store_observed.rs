@@ -5,7 +5,7 @@ use std::sync::Arc;
 use request_balancer::Rules;
 use request_balancer::engine::{
     Answers, Batch, Charge, Claim, Enter, Entry, Instant, KeyId, Nanos, Reach, RequestId, RuleId, Said, Scheduler,
-    Serial, ServerReset, ServerWindow, Side, Site, Stand, Target,
+    Serial, ServerReset, ServerWindow, Side, Site, Stand, Target, Wait,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -68,7 +68,7 @@ impl World {
     fn answer(&mut self, now: u64, taken: &[bool], stand: Stand) {
         let answers = Answers {
             taken: taken.to_vec(),
-            waits: vec![taken.contains(&false).then_some(Nanos::from_secs(1))],
+            waits: vec![taken.contains(&false).then_some(Wait { lasts: Nanos::from_secs(1), closed_to: 0 })],
             stands: vec![Some(stand)],
             usable_until: Instant::NEVER,
             ..Answers::default()

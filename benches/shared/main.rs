@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use redis_server::RedisServer;
 use report::Line;
-use request_balancer::engine::{Anchor, LimitKind, Nanos, Take, Told};
-use request_balancer::shared::{Ask, AskedLimit, Known, Redis, Store as _};
+use request_balancer::engine::{Anchor, LimitKind, Nanos, Take};
+use request_balancer::shared::{Ask, AskedLimit, Redis, Store as _};
 use request_balancer::{Balancer, Failure, Rules};
 
 const SECONDS: u64 = 2;
@@ -198,14 +198,7 @@ fn question(keys: u64, key: u64) -> Ask {
 fn limit(name: &str, count: u32, period: Nanos) -> AskedLimit {
     let anchor = if period.is_zero() { Anchor::End } else { Anchor::Start };
     let kind = LimitKind::Window { count, period, anchor, grain: Nanos::ZERO };
-    AskedLimit {
-        name: format!("{{rb}}:v1:{name}").into(),
-        kind,
-        held: 0,
-        told: Told::Nothing,
-        said: Vec::new(),
-        known: Known::default(),
-    }
+    AskedLimit::new(format!("{{rb}}:v1:{name}"), kind)
 }
 
 /// How much a full limit needs in the store.

@@ -73,7 +73,7 @@ pub use snapshot::{KeySnapshot, LaneSnapshot, RuleSnapshot, Snapshot};
 pub use state::{LimitMemory, Memory};
 #[cfg(feature = "shared")]
 pub(crate) use store::{ALL, LISTED, WINDOWS, is_narrowed};
-pub use store::{Answers, Batch, Line, Reach, Said, Serial, Site, Stand, Take, Told, Word};
+pub use store::{Answers, Batch, Line, Reach, Said, Serial, Site, Stand, Take, Told, Wait, Word};
 pub use streak::SlowRow;
 pub use time::{Instant, Nanos};
 pub use zone::Zone;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -202,7 +203,9 @@ impl Builder {
         let (inbox, notes) = mpsc::unbounded_channel();
         let events = Announcer::new();
         let (send, keep) = (sender(handler), keep::<T> as fn(&T) -> Vec<u8>);
-        let office = Arc::new(Office { desk, inbox, balancer, clock, events, send, keep, retry, retention, counts });
+        let halted = AtomicBool::new(false);
+        let office =
+            Arc::new(Office { desk, inbox, balancer, clock, events, send, keep, retry, retention, counts, halted });
         renew_holds(&office).await?;
         Courier::start(Arc::clone(&office), notes, window);
         Ok(Outbox::new(office))

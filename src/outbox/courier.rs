@@ -94,8 +94,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
             }
             self.wake(Instant::now());
         }
+        self.withdraw_all();
         for line in self.lines.values_mut() {
-            line.withdraw_all();
             line.abort_all();
         }
         self.notes.close();
@@ -285,9 +285,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     fn waits(&mut self, queue: &Queue, place: u64) {
         let (window, starts) = (self.window, self.starts());
         let Some(line) = self.lines.get_mut(queue) else { return };
-        if !starts {
-            // It ran when all else was taken out of the line, and is not to go on.
+        if !starts || line.has_halted(place) {
+            // It ran when all else was taken out of the line, and is not to go on; or not before those that may be again.
             self.lanes.get(line.lane).leave(line.withdraw_all());
+            self.take_turn(queue.clone());
             return;
         }
         if line.waiting() <= window || !self.park(queue, place) {

@@ -1,6 +1,7 @@
 //! An outbox that pauses, stops, or is closed; and who waits for that, or for a flush.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -33,9 +34,10 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
     /// One of those who keep the line empty does so no more.
     pub(super) fn resume(&mut self) {
         self.pausers -= 1;
-        if self.pausers > 0 {
+        if !self.starts() {
             return;
         }
+        self.office.halted.store(false, Ordering::SeqCst);
         // Whose turn it was may be gone.
         self.lines.values_mut().for_each(Line::forget_turn);
         let queues: Vec<Queue> = self.lines.keys().cloned().collect();
@@ -71,7 +73,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Courier<T, E> {
         !matches!(self.halt, Halt::No)
     }
 
-    fn withdraw_all(&mut self) {
+    /// Takes everything out of the line. What runs may go on, but not from one attempt to the next.
+    pub(super) fn withdraw_all(&mut self) {
+        self.office.halted.store(true, Ordering::SeqCst);
         for line in self.lines.values_mut() {
             self.lanes.get(line.lane).leave(line.withdraw_all());
         }

@@ -1,8 +1,9 @@
 //! One message on its way: from the line through its attempts to where it stays.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub(super) struct Office<T, E> {
     /// How long names are remembered.
     pub(super) retention: Duration,
     pub(super) counts: Arc<Mutex<Counts>>,
+    /// No other attempt is to follow those that run. Set before anything is taken out of the line.
+    pub(super) halted: AtomicBool,
 }
 
 impl<T, E> Office<T, E> {
@@ -129,7 +132,7 @@ pub(super) enum Phase {
     /// It waits: an attempt failed.
     Waiting,
     Running,
-    /// Somebody took it out of the line.
+    /// It was taken out of the line, or is about to be as nothing more is to start.
     Withdrawn,
 }
 
@@ -252,8 +255,8 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Letter<T, E> {
             self.turn.begin(self.stored.place).await;
         }
         let Some(progress) = self.begin(&attempt) else {
-            // Nobody waits for what follows.
-            return Err(Failure::retry(Some(REST)));
+            // Its task is being aborted. A failure would hold others, and cost it what is stored for its next start.
+            return pending().await;
         };
         let stored = self.stored.clone();
         let endpoint = lock(&self.state).endpoint.clone();
@@ -335,7 +338,9 @@ impl<T: Send + 'static, E: fmt::Display + Send + 'static> Witness for Letter<T, 
             if state.phase == Phase::Withdrawn {
                 return;
             }
-            state.phase = Phase::Waiting;
+            // What waits for its next start belongs to the store then, even if it would not have to wait at all.
+            let halted = self.office.halted.load(Ordering::SeqCst);
+            state.phase = if halted { Phase::Withdrawn } else { Phase::Waiting };
             let progress = &mut state.progress;
             (progress.starts, progress.spent) = (starts, spent);
             progress.not_before = if wait > Nanos::ZERO { until } else { 0 };

@@ -183,6 +183,11 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
         Some(Arc::clone(&entry.letter))
     }
 
+    /// Whether a message is not to go on after its attempt, and nobody has taken it out yet.
+    pub(super) fn has_halted(&self, place: u64) -> bool {
+        self.window.get(&place).is_some_and(|entry| !entry.leaving && entry.letter.phase() == Phase::Withdrawn)
+    }
+
     /// The same for all of them; those that are out leave the window, too. Returns how many, and their bytes.
     pub(super) fn withdraw_all(&mut self) -> (usize, u64) {
         self.withdraw_from(0)

@@ -13,7 +13,7 @@ use super::guarded::call;
 use super::ledger::Ledger;
 use super::names;
 use super::store::{Ask, AskedLimit, Known, News, Reply, Store, StoreError};
-use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Opening, Reach, Site, Take, Told, Word};
+use crate::engine::{Answers, Batch, Instant, LimitKind, Line, Nanos, Opening, Reach, Site, Take, Wait, Word};
 use crate::rules::{CheckedShared, OnOutage};
 use crate::runtime::afar::Afar;
 use crate::runtime::{Event, Locked as State, Shared};
@@ -202,15 +202,8 @@ impl Link {
         if caps.is_empty() {
             return;
         }
-        let free = |(name, kind)| AskedLimit {
-            name,
-            kind,
-            held: 0,
-            told: Told::Nothing,
-            said: Vec::new(),
-            known: Known::default(),
-        };
-        let ask = self.question(Duration::ZERO, caps.into_iter().map(free).collect(), Vec::new());
+        let free = caps.into_iter().map(|(name, kind)| AskedLimit::new(name, kind)).collect();
+        let ask = self.question(Duration::ZERO, free, Vec::new());
         // If that fails, the lease sees to it.
         drop(call(PATIENCE, || self.store.ask(ask)).await);
     }
@@ -407,15 +400,9 @@ impl Asker {
             let mut memory = self.link.memory();
             let until = TokioInstant::now() + PATIENCE * 2;
             batch.lines.iter().zip(&names).for_each(|(line, name)| memory.expect(name, line.site, until));
-            let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
-                name: Arc::clone(name),
-                kind: line.kind,
-                held: line.held,
-                told: line.told.clone(),
-                said: line.said.clone(),
-                known: memory.known.get(name).map_or_else(Known::default, |remembered| remembered.known),
-            });
-            limits.collect()
+            let limits = batch.lines.iter().zip(&names);
+            let known = |name| memory.known.get(name).map(|remembered| remembered.known);
+            limits.map(|(line, name)| AskedLimit::of(line, name, known(name))).collect()
         };
         self.link.note_caps(&batch.lines, &names, &batch.asks);
         let ask = self.link.question(lag, limits, batch.asks);
@@ -509,10 +496,11 @@ impl Link {
 }
 
 /// The reply in the engine's words.
-fn answers(lines: &[Line], reply: Reply, lost: Vec<bool>, usable_until: Instant) -> Answers {
+pub(super) fn answers(lines: &[Line], reply: Reply, lost: Vec<bool>, usable_until: Instant) -> Answers {
     let waits = lines.iter().zip(&reply.limits).map(|(line, limit)| {
-        let wait = Nanos::from(limit.wait?);
-        Some(if line.is_cap() { wait.min(SLOT) } else { wait })
+        let lasts = Nanos::from(limit.wait?);
+        let lasts = if line.is_cap() { lasts.min(SLOT) } else { lasts };
+        Some(Wait { lasts, closed_to: limit.closed_to })
     });
     let waits = waits.collect();
     let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();

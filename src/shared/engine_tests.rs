@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::driver::answers;
 use super::store::{Ask, AskedLimit, Known, News, Reply};
 use super::tally::{CELLS, Tally};
 use crate::engine::LISTED;
 use crate::engine::{
-    Answers, Charge, Claim, Entry, Instant, KeyId, LimitKind, LimitSpec, Nanos, Plan, Reach, RequestId, RuleId,
-    Scheduler, Site, Take, Told, Turned,
+    Charge, Claim, Entry, Instant, KeyId, LimitKind, LimitSpec, Nanos, Plan, Reach, RequestId, RuleId, Scheduler, Site,
+    Take, Turned,
 };
 use crate::rules::Rules;
 
@@ -213,15 +214,8 @@ impl Driver<'_> {
         let Some(store) = self.store.as_mut().filter(|_| self.machine.wants_store()) else { return false };
         let Some(batch) = self.machine.collect(now) else { return false };
         let names: Vec<Arc<str>> = batch.lines.iter().map(|line| name(line.site, &self.keys)).collect();
-        let limits = batch.lines.iter().zip(&names).map(|(line, name)| AskedLimit {
-            name: Arc::clone(name),
-            kind: line.kind,
-            held: line.held,
-            told: line.told.clone(),
-            said: line.said.clone(),
-            known: self.known.get(name).copied().unwrap_or_default(),
-        });
-        let limits = limits.collect();
+        let limits = batch.lines.iter().zip(&names);
+        let limits = limits.map(|(line, name)| AskedLimit::of(line, name, self.known.get(name).copied())).collect();
         self.asked += 1;
         let ask =
             Ask { process: 1, number: self.asked, lag: Duration::ZERO, lease: LEASE, limits, requests: batch.asks };
@@ -230,10 +224,7 @@ impl Driver<'_> {
             assert!(!limit.lost, "{name} is lost");
             self.known.insert(Arc::clone(name), limit.known);
         }
-        let waits = reply.limits.iter().map(|limit| limit.wait.map(Nanos::from)).collect();
-        let stands = reply.limits.into_iter().map(|limit| limit.stand).collect();
-        let answers = Answers { taken: reply.taken, waits, lost: Vec::new(), stands, usable_until: now };
-        self.machine.answer(now, &answers);
+        self.machine.answer(now, &answers(&batch.lines, reply, Vec::new(), now));
         for news in news {
             let News::Freed { name: freed } = news else { panic!("{news:?}") };
             let site = batch.lines.iter().map(|line| line.site).zip(&names).find(|(_, name)| **name == freed);
@@ -262,16 +253,9 @@ fn time(now: Instant) -> u64 {
 /// One call after the other, each of a process of its own that knows nothing of the others: only the store counts.
 fn one_by_one(specs: &[LimitSpec], calls: &[Call], store: Store<'_>) -> Vec<Instant> {
     let mut ends: BTreeSet<(Instant, u64)> = BTreeSet::new();
-    let line = |(at, spec): (usize, &LimitSpec), held| AskedLimit {
-        name: name(Site::Shared(at), &BTreeMap::new()),
-        kind: spec.kind,
-        held,
-        told: Told::Nothing,
-        said: Vec::new(),
-        known: Known::default(),
-    };
+    let line = |(at, spec): (usize, &LimitSpec)| AskedLimit::new(name(Site::Shared(at), &BTreeMap::new()), spec.kind);
     let question = |process, number, requests| {
-        let limits = specs.iter().enumerate().map(|spec| line(spec, 0)).collect();
+        let limits = specs.iter().enumerate().map(line).collect();
         Ask { process, number, lag: Duration::ZERO, lease: LEASE, limits, requests }
     };
     let mut now = Instant::ZERO;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::engine::{LimitKind, Said, Scope, Stand, Take, Told};
+use crate::engine::{LimitKind, Line, Said, Scope, Stand, Take, Told};
 use crate::key::Key;
 
 /// An answer on its way.
@@ -82,6 +82,35 @@ pub struct AskedLimit {
     pub known: Known,
 }
 
+impl AskedLimit {
+    /// A limit of which nothing is in use, nothing was said, and nothing is known.
+    ///
+    /// ```
+    /// use request_balancer::engine::{LimitKind, Nanos, Told};
+    /// use request_balancer::shared::{AskedLimit, Known};
+    ///
+    /// let limit = AskedLimit::new("mine", LimitKind::Spaced { interval: Nanos::from_secs(1), largest: 1 });
+    /// assert_eq!((limit.held, limit.told, limit.known), (0, Told::Nothing, Known::default()));
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, kind: LimitKind) -> Self {
+        let (told, said, known) = (Told::Nothing, Vec::new(), Known::default());
+        Self { name: name.into(), kind, held: 0, told, said, known }
+    }
+
+    /// What a balancer asks about a limit of which it knows so much.
+    pub(super) fn of(line: &Line, name: &Arc<str>, known: Option<Known>) -> Self {
+        Self {
+            name: Arc::clone(name),
+            kind: line.kind,
+            held: line.held,
+            told: line.told.clone(),
+            said: line.said.clone(),
+            known: known.unwrap_or_default(),
+        }
+    }
+}
+
 /// What a store said of a limit, to notice when it forgot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -107,6 +136,9 @@ pub struct Reply {
 pub struct LimitReply {
     /// It had no room for a request, and has none for so long.
     pub wait: Option<Duration>,
+    /// Until then it has none for those that leave at least so much of it to others: whoever leaves less may ask. Zero: it has
+    /// none for anybody.
+    pub closed_to: u32,
     /// What to say the next time.
     pub known: Known,
     /// The store forgot what this process was given before. It gives nothing for a moment, so that all can tell it.

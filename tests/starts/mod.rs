@@ -39,7 +39,12 @@ impl Log {
         self.starts.lock().unwrap().clone()
     }
 
-    /// Sends so many requests of a key.
+    /// Sends a request of a key.
+    pub(crate) fn send_one(&self, balancer: &Balancer, key: u64) {
+        self.send(balancer, key, 1);
+    }
+
+    /// Sends so many.
     pub(crate) fn send(&self, balancer: &Balancer, key: u64, times: usize) {
         self.send_costly(balancer, key, times, 1);
     }

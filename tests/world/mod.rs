@@ -61,6 +61,17 @@ pub(crate) const fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
+/// Seconds as milliseconds.
+pub(crate) const fn secs<const N: usize>(seconds: [u64; N]) -> [u64; N] {
+    let mut millis = seconds;
+    let mut i = 0;
+    while i < N {
+        millis[i] *= 1_000;
+        i += 1;
+    }
+    millis
+}
+
 impl World {
     pub(crate) fn new(rules: &str) -> Self {
         let rules: Rules = rules.parse().unwrap_or_else(|findings| panic!("{findings}\nin\n{rules}"));

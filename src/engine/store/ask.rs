@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Answers, Asked, Batch, Given, Line, MOST, Serial, Site, Store, Take, Told, is_cap};
+use super::{Answers, Asked, Batch, Given, Line, MOST, Serial, Site, Store, Take, Told, Wait, is_cap};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::plan::{LimitKind, LimitRef, LimitSpec, RuleId};
 use crate::engine::queue::{Queue, QueueState};
@@ -87,10 +87,10 @@ impl<W> Scheduler<W> {
         let lines = std::mem::take(&mut store.lines);
         let freed = std::mem::take(&mut store.freed);
         for (position, line) in lines.iter().enumerate() {
-            if let Some(Some(wait)) = answers.waits.get(position) {
-                let longest = if freed.contains(&line.site) { SOON } else { *wait };
-                let until = now.saturating_add(longest.min(*wait));
-                store.close(line.site, until, answers.closed_to(&asked, position));
+            if let Some(Some(Wait { lasts, closed_to })) = answers.waits.get(position) {
+                let longest = if freed.contains(&line.site) { SOON } else { *lasts };
+                let until = now.saturating_add(longest.min(*lasts));
+                store.close(line.site, until, *closed_to);
                 if let (Site::Endpoint(endpoint, _), Some(pool)) = (line.site, &mut self.pool) {
                     let endpoint = &mut pool.endpoints[usize::from(endpoint.0)];
                     endpoint.closed = endpoint.closed.max(until);
@@ -344,24 +344,6 @@ impl Answers {
             }
         }
         serials
-    }
-}
-
-impl Answers {
-    /// How much those leave to others whom a limit is closed to: the least of all that were refused for it and nothing else. If
-    /// there is none, the most of all that were refused: whoever leaves less asks, and is then the one to be told.
-    fn closed_to(&self, asked: &[Asked], line: usize) -> u32 {
-        let waits = |take: &Take| self.waits.get(take.line).is_some_and(Option::is_some);
-        let refused = asked.iter().enumerate().filter(|(position, _)| !self.has_taken(*position));
-        let (mut least, mut most) = (None, 0);
-        for (_, asked) in refused {
-            let Some(take) = asked.takes.iter().find(|take| take.line == line) else { continue };
-            if asked.takes.iter().filter(|take| waits(take)).count() == 1 {
-                least = Some(least.map_or(take.reserve, |least: u32| least.min(take.reserve)));
-            }
-            most = most.max(take.reserve);
-        }
-        least.unwrap_or(most)
     }
 }
 

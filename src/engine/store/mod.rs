@@ -126,14 +126,23 @@ pub struct Take {
 pub struct Answers {
     /// For each request whether it has what it asked for; what is missing here was refused.
     pub taken: Vec<bool>,
-    /// For each limit that refused something how long it has nothing more. What is missing here has room.
-    pub waits: Vec<Option<Nanos>>,
+    /// For each limit that refused something how long it has nothing more, and for whom. What is missing here has room.
+    pub waits: Vec<Option<Wait>>,
     /// For each limit whether the store knows nothing of what this machine took before.
     pub lost: Vec<bool>,
     /// For each limit how the store's count of it stands after the batch; `None` for those that servers don't narrow.
     pub stands: Vec<Option<Stand>>,
     /// What has not started by then may not start with what it was given.
     pub usable_until: Instant,
+}
+
+/// That a limit has nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// For how long.
+    pub lasts: Nanos,
+    /// For those that leave at least so much of it to more urgent lanes; zero: for all.
+    pub closed_to: u32,
 }
 
 /// How the machine stands with the store.

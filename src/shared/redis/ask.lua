@@ -7,8 +7,9 @@
 --   those (window or 0 for all, left, epoch and number of the start that was answered or 0 and 0, 1 if it was said without
 --   a start, time to the reset);
 -- then the number of requests, for each the number of takes, for each the limit, the cost, the reserve.
--- Answers now, {taken or not, for each request} and, for each limit, wait or -1, epoch, newest, lost or not, and of w, t and
--- b the start of the count, how much was given since, its own room, how many windows of servers stand, those (window, left).
+-- Answers now, {taken or not, for each request} and, for each limit, wait or -1, how much those leave to others that are to wait,
+-- epoch, newest, lost or not, and of w, t and b the start of the count, how much was given since, its own room, how many
+-- windows of servers stand, those (window, left).
 local CATCH_UP = 2000
 local CELLS = 10
 local SETTLE = 200000
@@ -549,6 +550,7 @@ for _, l in ipairs(limits) do
   lasts = math.max(lasts, stays)
   local is_due = l.kind == 's' or l.kind == 'b'
   said[#said + 1] = l.closed or -1
+  said[#said + 1] = l.closed_to or 0
   said[#said + 1] = is_due and 1 or l.epoch
   said[#said + 1] = l.newest
   said[#said + 1] = l.lost and 1 or 0

@@ -219,14 +219,7 @@ async fn real_clock_a_clock_that_is_set_back_stands_still() {
         number,
         lag: Duration::ZERO,
         lease: Duration::from_secs(1),
-        limits: vec![AskedLimit {
-            name: format!("{{rb}}:v1:{name}").into(),
-            kind,
-            held: 0,
-            told: Told::Nothing,
-            said: Vec::new(),
-            known: Known::default(),
-        }],
+        limits: vec![AskedLimit::new(format!("{{rb}}:v1:{name}"), kind)],
         requests: vec![vec![Take { line: 0, cost: 1, reserve: 0 }]],
     };
     let two = window(2, Nanos::from_secs(60));

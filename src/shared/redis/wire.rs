@@ -73,7 +73,7 @@ pub(super) fn reply(ask: &Ask, (now, taken, said): &(i64, Vec<i64>, Vec<i64>)) -
 /// What the next numbers say of a limit. `None`: there are too few.
 fn limit_reply(kind: LimitKind, numbers: &mut impl Iterator<Item = i64>) -> Option<Result<LimitReply, StoreError>> {
     let mut next = || numbers.next();
-    let (wait, epoch, newest, lost) = (next()?, next()?, next()?, next()?);
+    let (wait, closed_to, epoch, newest, lost) = (next()?, next()?, next()?, next()?, next()?);
     let stand = if is_narrowed(kind) {
         let (last, room, windows) = (Serial { epoch: natural(next()?), number: natural(next()?) }, next()?, next()?);
         let windows = (0..windows).map(|_| Some((natural(next()?), small(next()?)))).collect::<Option<_>>()?;
@@ -86,6 +86,7 @@ fn limit_reply(kind: LimitKind, numbers: &mut impl Iterator<Item = i64>) -> Opti
     }
     Some(Ok(LimitReply {
         wait: u64::try_from(wait).ok().map(Duration::from_micros),
+        closed_to: small(closed_to),
         known: Known { epoch: natural(epoch), newest: natural(newest) },
         lost: lost != 0,
         stand,

@@ -107,13 +107,13 @@ impl Tally {
         }
         let mut limits = Vec::with_capacity(lines.len());
         for line in lines {
-            let Line { asked, mut kept, closed, lost, .. } = line;
+            let Line { asked, mut kept, closed, closed_to, lost, .. } = line;
             let (known, stand) = (kept.known(), kept.stand(now, asked.kind));
             kept.expires = kept.expires(asked.kind).max(kept.settles).max(kept.given.until());
             if kept.expires > now {
                 self.states.insert(Arc::clone(&asked.name), kept);
             }
-            limits.push(LimitReply { wait: closed.map(Duration::from_micros), known, lost, stand });
+            limits.push(LimitReply { wait: closed.map(Duration::from_micros), closed_to, known, lost, stand });
         }
         (Reply { now, taken, limits }, news)
     }

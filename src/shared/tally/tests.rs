@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Tally;
 use crate::engine::{ALL, LISTED};
-use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Stand, Take, Told};
-use crate::shared::store::{Ask, AskedLimit, Known, LimitReply, News};
+use crate::engine::{Anchor, LimitKind, Nanos, Said, Serial, Stand, Take};
+use crate::shared::store::{Ask, AskedLimit, LimitReply, News};
 
 const SEC: u64 = 1_000_000;
 /// Some time of the store.
@@ -46,6 +46,11 @@ impl Answer {
     fn wait(&self) -> Option<u64> {
         self.reply.wait.map(|wait| wait.as_micros() as u64)
     }
+
+    /// How long it has nothing more, for those that leave at least so much to others.
+    fn closed_to(&self) -> Option<(u64, u32)> {
+        self.wait().map(|wait| (wait, self.reply.closed_to))
+    }
 }
 
 impl Limit {
@@ -61,15 +66,7 @@ impl Limit {
 
     fn ask_for(&mut self, at: u64, requests: &[(u32, u32)], said: &[Said]) -> Answer {
         let name: Arc<str> = "a".into();
-        let known = Known::default();
-        let limit = AskedLimit {
-            name: Arc::clone(&name),
-            kind: self.kind,
-            held: 0,
-            told: Told::Nothing,
-            said: said.to_vec(),
-            known,
-        };
+        let limit = AskedLimit { said: said.to_vec(), ..AskedLimit::new(Arc::clone(&name), self.kind) };
         let ask = Ask {
             process: 1,
             number: 1,
@@ -288,12 +285,27 @@ fn what_is_refused_for_what_it_leaves_closes_nothing_to_those_that_leave_less() 
     limit.take(0, 8);
     // The first leaves two to others, the second none; a third that leaves two is refused like the first.
     let answer = limit.ask_for(SEC, &[(1, 2), (1, 0), (1, 2)], &[]);
-    assert_eq!((answer.taken, answer.wait()), (1, Some(59 * SEC)));
+    assert_eq!((answer.taken, answer.closed_to()), (1, Some((59 * SEC, 2))));
     // The same of what a server leaves.
     let mut limit = Limit::window(10, 60);
     limit.take(0, 2);
     let answer = limit.ask_for(SEC, &[(1, 2), (1, 0), (1, 2)], &[said(MINUTE, 2, Some(serial(2)), 30)]);
-    assert_eq!((answer.taken, answer.wait()), (1, Some(30 * SEC)));
+    assert_eq!((answer.taken, answer.closed_to()), (1, Some((30 * SEC, 2))));
+}
+
+#[test]
+fn a_mixed_batch_says_who_is_to_wait_and_how_long() {
+    let mut limit = Limit::window(10, 60);
+    assert_eq!(limit.ask_for(0, &[(1, 2); 4], &[]).closed_to(), None);
+    limit.take(SEC, 3);
+    // Three are left. Of those that leave some to others one gets one; then all that leave any are to wait, for the first ones.
+    let answer = limit.ask_for(2 * SEC, &[(1, 2), (1, 2), (1, 0), (1, 1), (1, 2)], &[]);
+    assert_eq!((answer.taken, answer.closed_to()), (2, Some((58 * SEC, 1))));
+    // The last one is had by who leaves none; who costs more waits for more, and so do all others.
+    let answer = limit.ask_for(3 * SEC, &[(1, 1), (1, 0), (5, 0), (1, 2)], &[]);
+    assert_eq!((answer.taken, answer.closed_to()), (1, Some((58 * SEC, 0))));
+    let answer = limit.ask_for(60 * SEC, &[(1, 2)], &[]);
+    assert_eq!((answer.taken, answer.closed_to()), (1, None));
 }
 
 #[test]
