@@ -419,6 +419,9 @@ impl<W> Scheduler<W> {
         // What costs no less than the one before it finds no room where that found none.
         let is_alike = || requests[first].costs().is_plain() && requests[index].costs().is_plain();
         self.settled &= !was_first || first == NIL || is_alike();
+        if first != NIL && self.pool.is_none() && requests[first].is_stopped_like(&requests[index]) {
+            return;
+        }
         if !queues[queue].waiting.is_empty() {
             // The next one may not have to wait as long.
             match queues[queue].state() {

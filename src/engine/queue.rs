@@ -66,6 +66,7 @@ impl List {
         self.head = other.head;
     }
 
+    #[inline]
     pub(super) fn unlink<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
         let Links { prev, next } = std::mem::replace(&mut requests[id].links, Links::NONE);
         if prev == NIL {
@@ -225,6 +226,7 @@ impl Line {
     }
 
     /// A request waits no more.
+    #[inline]
     pub(super) fn unqueue<W>(&mut self, requests: &mut Slab<Request<W>>, id: u32) {
         if self.finger == id {
             let Links { prev, next } = requests[id].links;

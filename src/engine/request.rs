@@ -247,6 +247,18 @@ impl<W> Request<W> {
         (self.kind, self.word) = stage.pack();
     }
 
+    /// Whether it waits in its queue, costs one, and may do so for ever on any endpoint.
+    #[inline]
+    pub(super) const fn waits_plainly(&self) -> bool {
+        matches!(self.kind, Kind::Queued) && self.extra.is_none() && self.cost == 1
+    }
+
+    /// Whether what stops this one stops the other until the same instant or event.
+    #[inline]
+    pub(super) const fn is_stopped_like(&self, other: &Self) -> bool {
+        self.waits_plainly() && other.waits_plainly() && self.word == other.word
+    }
+
     /// Whether an attempt ever started.
     pub(super) const fn started(&self) -> bool {
         match self.past {

@@ -434,6 +434,9 @@ impl<W> Scheduler<W> {
     /// The owner dropped the request, in whatever state: what it had not used is refunded. An unknown request is
     /// ignored.
     pub fn withdraw(&mut self, now: Instant, id: RequestId) {
+        if self.leave_quickly(now, id) {
+            return;
+        }
         let settled = self.settled;
         let now = self.tick(now);
         if !self.requests.contains(id.index, id.generation) {
