@@ -19,6 +19,7 @@ impl<'a> Costs<'a> {
     }
 
     /// What a limit that counts `charge` takes.
+    #[inline]
     pub(crate) fn of(self, charge: Charge) -> u32 {
         match charge {
             Charge::Attempt => 1,
@@ -28,6 +29,7 @@ impl<'a> Costs<'a> {
     }
 
     /// What it takes of a turn: nothing is for free there.
+    #[inline]
     pub(crate) fn of_turn(self, fair_by: Charge) -> u32 {
         self.of(fair_by).max(1)
     }
@@ -38,6 +40,7 @@ impl<'a> Costs<'a> {
     }
 
     /// Whether it costs one request and nothing else, as most do.
+    #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.requests == 1 && self.units.is_empty()
     }

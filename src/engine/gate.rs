@@ -52,6 +52,7 @@ pub(super) enum Whose<'a> {
 }
 
 impl<'a> Whose<'a> {
+    #[inline(always)]
     pub(super) fn costs<W>(self, requests: &'a Slab<Request<W>>, queues: &Slab<Queue>) -> Costs<'a> {
         match self {
             Self::First(queue) => requests[queues[queue].waiting.head].costs(),

@@ -2,6 +2,7 @@
 
 use super::full::{Full, Kind};
 use super::window::{Spec, Window};
+use super::Ask;
 use crate::engine::plan::Anchor;
 use crate::engine::time::{Instant, Nanos};
 
@@ -40,6 +41,34 @@ impl Brief {
     pub(super) fn counted(&self, period: Nanos, now: Instant) -> u64 {
         let counts = self.knows_start && self.at.saturating_add(period) > now;
         u64::from(self.outstanding) + if counts { u64::from(self.cost) } else { 0 }
+    }
+
+    /// Whether `cost` fits now, with `reserve` left over for others.
+    pub(super) fn ask(&self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
+        let used = self.counted(spec.period, now) - u64::from(self.outstanding);
+        spec.answer(now, self.outstanding.into(), used, cost, reserve, |_| self.at)
+    }
+
+    /// A request is granted. Returns false, and changes nothing, if there is no way to write that down in brief.
+    pub(super) const fn grant(&mut self, cost: u32) -> bool {
+        let (Some(outstanding), Some(awaited)) = (self.outstanding.checked_add(cost), self.awaited.checked_add(cost))
+        else {
+            return false;
+        };
+        (self.outstanding, self.awaited) = (outstanding, awaited);
+        true
+    }
+
+    /// Its attempt begins. Returns false, and changes nothing, if there is no way to write that down in brief.
+    pub(super) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
+        match spec.anchor {
+            Anchor::Start if spec.period.is_zero() => {}
+            Anchor::Start if self.knows_start && self.at.saturating_add(spec.period) > now => return false,
+            Anchor::Start => (self.at, self.cost, self.knows_start) = (spec.written(now), cost, true),
+            Anchor::End => return true,
+        }
+        self.outstanding -= cost;
+        true
     }
 
     /// A request of cost 1 is granted and begins in one. Returns false, and changes nothing, if there is no way to write

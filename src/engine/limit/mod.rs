@@ -154,6 +154,7 @@ impl LimitStates {
     }
 
     /// Applies `change` to every limit with what it takes of `costs`, if anything.
+    #[inline]
     pub(crate) fn for_all(
         &mut self,
         specs: &[LimitSpec],
@@ -170,6 +171,7 @@ impl LimitStates {
     }
 
     /// Applies `change` to the limits that `refs` name with what they take of `costs`, if anything.
+    #[inline]
     pub(crate) fn for_refs(
         &mut self,
         specs: &[LimitSpec],

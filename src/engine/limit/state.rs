@@ -38,12 +38,21 @@ impl LimitState {
 
     /// Whether `cost` fits now, with `reserve` left over.
     pub(crate) fn ask(&mut self, spec: Spec<'_>, now: Instant, cost: u32, reserve: u32) -> Ask {
-        self.with(|full| full.ask(spec, now, cost, reserve))
+        match self {
+            Self::Brief(brief) => brief.ask(spec.window(), now, cost, reserve),
+            Self::Full(full) => full.ask(spec, now, cost, reserve),
+        }
     }
 
     /// A request is granted.
     pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        self.with(|full| full.grant(spec, now, cost));
+        let is_done = match self {
+            Self::Brief(brief) => brief.grant(cost),
+            Self::Full(_) => false,
+        };
+        if !is_done {
+            self.with(|full| full.grant(spec, now, cost));
+        }
     }
 
     /// A request is outstanding, whether there is room for it or not.
@@ -58,7 +67,13 @@ impl LimitState {
 
     /// Its attempt begins.
     pub(crate) fn claim(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        self.with(|full| full.claim(spec, now, cost));
+        let is_done = match self {
+            Self::Brief(brief) => brief.claim(spec.window(), now, cost),
+            Self::Full(_) => false,
+        };
+        if !is_done {
+            self.with(|full| full.claim(spec, now, cost));
+        }
     }
 
     /// A request for which there was room a moment ago is granted and begins in one.

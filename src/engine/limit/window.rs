@@ -88,20 +88,7 @@ impl Window {
     /// Whether `cost` fits now, with `reserve` left over for others.
     pub(crate) fn ask(&mut self, spec: Spec, now: Instant, cost: u32, reserve: u32) -> Ask {
         self.log.forget(now, spec.period);
-        let capacity = spec.count - reserve.min(spec.count.saturating_sub(cost));
-        let wanted = self.outstanding + u64::from(cost);
-        let total = wanted + self.log.used();
-        if total <= u64::from(capacity) {
-            return Ask::Room;
-        }
-        if wanted > u64::from(capacity) {
-            return match spec.anchor {
-                Anchor::End => Ask::Busy,
-                // What is outstanding is claimed now at the earliest.
-                Anchor::Start => Ask::Unclaimed(now.saturating_add(spec.period)),
-            };
-        }
-        Ask::At(self.log.freed(total - u64::from(capacity)).saturating_add(spec.period))
+        spec.answer(now, self.outstanding, self.log.used(), cost, reserve, |units| self.log.freed(units))
     }
 
     /// A request is granted: its cost is outstanding.
@@ -253,6 +240,34 @@ impl Window {
 }
 
 impl Spec {
+    /// Whether `cost` fits where so much is outstanding and started, with `reserve` left over for others; `freed` is the
+    /// start with which so many units have left.
+    #[inline]
+    pub(super) fn answer(
+        self,
+        now: Instant,
+        outstanding: u64,
+        used: u64,
+        cost: u32,
+        reserve: u32,
+        freed: impl FnOnce(u64) -> Instant,
+    ) -> Ask {
+        let capacity = u64::from(self.count - reserve.min(self.count.saturating_sub(cost)));
+        let wanted = outstanding + u64::from(cost);
+        let total = wanted + used;
+        if total <= capacity {
+            return Ask::Room;
+        }
+        if wanted > capacity {
+            return match self.anchor {
+                Anchor::End => Ask::Busy,
+                // What is outstanding is claimed now at the earliest.
+                Anchor::Start => Ask::Unclaimed(now.saturating_add(self.period)),
+            };
+        }
+        Ask::At(freed(total - capacity).saturating_add(self.period))
+    }
+
     /// The instant at which a start is written down: never before it.
     #[inline]
     pub(super) const fn written(self, at: Instant) -> Instant {
