@@ -243,7 +243,9 @@ impl<W> Scheduler<W> {
         }
         self.use_given(id.index);
         self.drop_grant(now, queue, id.index);
-        self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
+        if !self.each_window(id.index, |spec, state| state.claim_one(spec, now)) {
+            self.each_limit(id.index, |spec, state, cost| state.claim(spec, now, cost));
+        }
         self.count_out(queue);
         self.count_running(queue);
         self.drop_deadline(id.index);

@@ -178,6 +178,25 @@ impl<W> Scheduler<W> {
         self.end_quickly(self.now(), id)
     }
 
+    /// Applies `change` to every window that counts a plain request of a rule with a short cut. Returns false, and changes
+    /// nothing, for others.
+    #[inline(always)]
+    pub(super) fn each_window(&mut self, index: u32, mut change: impl FnMut(&WindowSpec, &mut LimitState)) -> bool {
+        let Self { quick, requests, queues, keys, shared, .. } = self;
+        let request = &requests[index];
+        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let Some(steps) = quick[usize::from(*rule)].as_ref() else { return false };
+        if numbers.is_some() || !request.costs().is_plain() {
+            return false;
+        }
+        for (steps, states) in &mut steps.bind(limits, &mut keys[*key].limits, shared) {
+            for step in *steps {
+                change(&step.spec, &mut states[step.limit as usize]);
+            }
+        }
+        true
+    }
+
     /// Takes a request out of the line that was granted nothing and has a like one beside it in its queue, as
     /// [`withdraw`](Self::withdraw) does. Returns false, and changes nothing, if it is not such a one or there is something
     /// to do for others.

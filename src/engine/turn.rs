@@ -410,7 +410,9 @@ impl<W> Scheduler<W> {
             }
         }
         self.seat(now, index);
-        self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
+        if !self.each_window(index, |spec, state| state.grant_one(spec, now)) {
+            self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
+        }
         self.charge_pace(now, index);
         match before {
             Some(before) => self.ask_for(index, before),

@@ -55,6 +55,18 @@ impl LimitState {
         }
     }
 
+    /// The same for a window and a cost of one.
+    #[inline]
+    pub(crate) fn grant_one(&mut self, spec: &WindowSpec, now: Instant) {
+        let is_done = match self {
+            Self::Brief(brief) => brief.grant(1),
+            Self::Full(_) => false,
+        };
+        if !is_done {
+            self.with(|full| full.grant(Spec::Window(*spec), now, 1));
+        }
+    }
+
     /// A request is outstanding, whether there is room for it or not.
     pub(crate) fn owe(&mut self, cost: u32) {
         self.with(|full| full.owe(cost));
@@ -73,6 +85,18 @@ impl LimitState {
         };
         if !is_done {
             self.with(|full| full.claim(spec, now, cost));
+        }
+    }
+
+    /// The same for a window and a cost of one.
+    #[inline]
+    pub(crate) fn claim_one(&mut self, spec: &WindowSpec, now: Instant) {
+        let is_done = match self {
+            Self::Brief(brief) => brief.claim(*spec, now, 1),
+            Self::Full(_) => false,
+        };
+        if !is_done {
+            self.with(|full| full.claim(Spec::Window(*spec), now, 1));
         }
     }
 
