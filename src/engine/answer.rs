@@ -1,8 +1,8 @@
 //! What the machine is asked with and what it answers.
 
-use super::slab::Generation;
 use super::plan::RuleId;
 use super::pool::EndpointId;
+use super::slab::Generation;
 use super::time::{Instant, Nanos};
 
 /// A key's record. Stale once the record was evicted; every method that takes one says what it does then.

@@ -308,8 +308,8 @@ impl<W> Scheduler<W> {
 
     /// Forgets a request that stands nowhere.
     pub(super) fn retire(&mut self, now: Instant, index: u32) {
-        let request = self.requests.remove(index);
-        let queue = &mut self.queues[request.queue];
+        let queue = &mut self.queues[self.requests[index].queue];
+        self.requests.discard(index);
         queue.requests -= 1;
         if queue.requests == 0 {
             let key = queue.key;
@@ -415,30 +415,32 @@ impl<W> Scheduler<W> {
     /// Takes a request out of its queue's waiting list.
     fn unqueue(&mut self, queue: u32, index: u32) {
         let Self { queues, requests, .. } = self;
-        let was_first = queues[queue].waiting.head == index;
-        queues[queue].unqueue(requests, index);
-        let first = queues[queue].waiting.head;
-        // What costs no less than the one before it finds no room where that found none.
-        let is_alike = || requests[first].costs().is_plain() && requests[index].costs().is_plain();
-        self.settled &= !was_first || first == NIL || is_alike();
-        if first != NIL && self.pool.is_none() && requests[first].is_stopped_like(&requests[index]) {
-            return;
-        }
-        if !queues[queue].waiting.is_empty() {
+        let line = &mut *queues[queue];
+        let (was_first, state) = (line.waiting.head == index, line.state());
+        line.unqueue(requests, index);
+        let first = line.waiting.head;
+        if first != NIL {
+            // What stopped one stops the other; endpoints may be others.
+            if !was_first || self.pool.is_none() && requests[index].waits_like(&requests[first]) {
+                return;
+            }
+            self.settled = false;
             // The next one may not have to wait as long.
-            match queues[queue].state() {
-                QueueState::Parked { .. } if was_first => self.unpark(queue),
-                QueueState::Blocked | QueueState::Yielding if was_first => self.make_ready(queue),
-                QueueState::Parked { .. }
-                | QueueState::Blocked
-                | QueueState::Yielding
-                | QueueState::Ready
-                | QueueState::Idle => {}
+            match state {
+                QueueState::Parked { .. } => self.unpark(queue),
+                QueueState::Blocked | QueueState::Yielding => self.make_ready(queue),
+                QueueState::Ready | QueueState::Idle => {}
             }
             return;
         }
-        match queues[queue].state() {
-            QueueState::Ready => self.leave_ring(queue),
+        match state {
+            QueueState::Ready => {
+                // Nobody asks a limit for who isn't first in a ring.
+                let is_asked = self.rings[usize::from(queues[queue].rule)].head == queue;
+                let settled = self.settled && !is_asked;
+                self.leave_ring(queue);
+                self.settled = settled;
+            }
             QueueState::Parked { .. } => {
                 queues[queue].set_state(QueueState::Idle);
                 let Self { timers, requests, queues, .. } = self;

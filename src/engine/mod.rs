@@ -21,6 +21,7 @@ mod health;
 mod hold;
 mod lane;
 mod learn;
+mod leave;
 mod limit;
 mod line;
 mod live;

@@ -1,5 +1,4 @@
 //! The short cut of a request that nothing is in the way of: it starts without standing in line, and ends without a turn.
-//! And that of one that leaves the line while a like one stays in its place.
 //!
 //! It is open to a plain request of a rule whose limits are all windows and which is not paced, where there is no pool,
 //! while nobody is ready or waits before the line, and nothing is due. Whatever else there is goes the long way, which
@@ -9,7 +8,7 @@ use super::answer::{KeyId, RequestId};
 use super::cost::Costs;
 use super::limit::{LimitState, LimitStates, Spec, WindowSpec};
 use super::plan::{LimitRef, LimitSpec, Plan, RuleId, RulePlan};
-use super::queue::{Links, Queue, QueueState};
+use super::queue::{Queue, QueueState};
 use super::request::{Request, Stage};
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -76,11 +75,7 @@ impl Quick {
         key: &'a mut LimitStates,
         shared: &'a mut LimitStates,
     ) -> [Bound<'a>; 3] {
-        [
-            (&*self.own, own.as_mut_slice()),
-            (&*self.key, key.as_mut_slice()),
-            (&*self.shared, shared.as_mut_slice()),
-        ]
+        [(&*self.own, own.as_mut_slice()), (&*self.key, key.as_mut_slice()), (&*self.shared, shared.as_mut_slice())]
     }
 }
 
@@ -194,35 +189,6 @@ impl<W> Scheduler<W> {
                 change(&step.spec, &mut states[step.limit as usize]);
             }
         }
-        true
-    }
-
-    /// Takes a request out of the line that was granted nothing and has a like one beside it in its queue, as
-    /// [`withdraw`](Self::withdraw) does. Returns false, and changes nothing, if it is not such a one or there is something
-    /// to do for others.
-    pub(super) fn leave_quickly(&mut self, now: Instant, id: RequestId) -> bool {
-        let is_quiet = self.settled && self.pool.is_none() && self.door.is_empty();
-        if !is_quiet || self.next_wake().is_some_and(|wake| wake <= now.max(self.now())) {
-            return false;
-        }
-        let Self { plan, lanes, rules, requests, queues, .. } = self;
-        let Some(request) = requests.get(id.index, id.generation) else { return false };
-        let Links { prev, next } = request.links;
-        // Nothing but the record itself decides, where it can: the others are far away, and are only written to.
-        let stays_as_it_is = prev != NIL || (next != NIL && requests[next].is_stopped_like(request));
-        if !request.waits_plainly() || !stays_as_it_is {
-            return false;
-        }
-        let queue = &mut queues[request.queue];
-        let Some(line) = queue.line_mut() else { return false };
-        line.unqueue(requests, id.index);
-        line.in_line -= 1;
-        queue.requests -= 1;
-        let position = usize::from(queue.rule);
-        rules[position].in_line -= 1;
-        lanes[plan.rules[position].lane].left();
-        requests.discard(id.index);
-        self.tick_quietly(now);
         true
     }
 

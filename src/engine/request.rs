@@ -247,18 +247,6 @@ impl<W> Request<W> {
         (self.kind, self.word) = stage.pack();
     }
 
-    /// Whether it waits in its queue, costs one, and may do so for ever on any endpoint.
-    #[inline]
-    pub(super) const fn waits_plainly(&self) -> bool {
-        matches!(self.kind, Kind::Queued) && self.extra.is_none() && self.cost == 1
-    }
-
-    /// Whether what stops this one stops the other until the same instant or event.
-    #[inline]
-    pub(super) const fn is_stopped_like(&self, other: &Self) -> bool {
-        self.waits_plainly() && other.waits_plainly() && self.word == other.word
-    }
-
     /// Whether an attempt ever started.
     pub(super) const fn started(&self) -> bool {
         match self.past {
@@ -320,6 +308,18 @@ impl<W> Request<W> {
             Some(extra) => extra.costs.as_ref().map_or_else(|| self.plain_costs(), OwnCosts::get),
             None => self.plain_costs(),
         }
+    }
+
+    /// Whether it costs one, and has nothing that few requests have.
+    #[inline]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.extra.is_none() && self.cost == 1
+    }
+
+    /// Whether both are plain in costs and wait in line for the same: what stops one stops the other.
+    #[inline]
+    pub(super) fn waits_like(&self, other: &Self) -> bool {
+        self.stage() == other.stage() && self.costs().is_plain() && other.costs().is_plain()
     }
 
     /// The costs as something that changes.

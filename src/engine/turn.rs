@@ -81,7 +81,12 @@ impl<W> Scheduler<W> {
         (next != Instant::NEVER).then_some(next)
     }
 
-    /// The same without keys to look at.
+    /// Whether a turn is due now, as far as instants say.
+    pub(super) fn is_to_wake(&self, now: Instant) -> bool {
+        self.next_wake().is_some_and(|wake| wake <= now)
+    }
+
+    /// The same as [`next_wake`](Self::next_wake) without keys to look at.
     fn next_but_sweeps(&self) -> Instant {
         let or_never = |at: Option<Instant>| at.unwrap_or(Instant::NEVER);
         let lease = or_never(self.leases.front().map(|&(at, _)| at));
@@ -124,10 +129,7 @@ impl<W> Scheduler<W> {
 
     /// The same after somebody left who was granted nothing: not even what hangs on grants changes.
     pub(super) fn after_departure(&mut self, now: Instant) {
-        let is_known = self.settled
-            && self.pool.is_none()
-            && self.door.is_empty()
-            && self.next_wake().is_none_or(|wake| wake > now);
+        let is_known = self.settled && self.pool.is_none() && self.door.is_empty() && !self.is_to_wake(now);
         if is_known {
             self.trim();
         } else {
