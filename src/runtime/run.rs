@@ -193,37 +193,37 @@ where
             }
             let (running, judge) = (&mut this.running, &*this.judge);
             let polled = if this.place.is_aborted() {
-                Polled::CutOff(Refused::Aborted)
+                Err(Cut::Off(Refused::Aborted))
             } else {
                 match this.place.polling(|| this.place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
-                    Ok(Poll::Ready(outcome)) => Polled::Ended(outcome),
+                    Ok(Poll::Ready(outcome)) => Ok(outcome),
                     Ok(Poll::Pending) => match this.place.watch(context) {
                         Watched::MayGoOn => return Poll::Pending,
-                        Watched::Aborted => Polled::CutOff(Refused::Aborted),
-                        Watched::Stranded => Polled::CutOff(Refused::NoRuntime),
-                        Watched::Overdue => Polled::Overdue,
+                        Watched::Aborted => Err(Cut::Off(Refused::Aborted)),
+                        Watched::Stranded => Err(Cut::Off(Refused::NoRuntime)),
+                        Watched::Overdue => Err(Cut::Overdue),
                     },
-                    Err(message) => Polled::Panicked(message),
+                    Err(message) => Err(Cut::Panicked(message)),
                 }
             };
             let failure = match polled {
-                Polled::Ended(Ok(value)) => {
+                Ok(Ok(value)) => {
                     this.place.succeed();
                     return Poll::Ready(Ok(value));
                 }
-                Polled::Ended(Err(failure)) => Some(failure),
-                cut_short => {
+                Ok(Err(failure)) => Some(failure),
+                Err(cut) => {
                     let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
-                    match (cut_short, dropped) {
-                        (Polled::CutOff(reason), _) => {
+                    match (cut, dropped) {
+                        (Cut::Off(reason), _) => {
                             this.place.cut_off();
                             return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
                         }
-                        (Polled::Panicked(message), _) | (_, Err(message)) => {
+                        (Cut::Panicked(message), _) | (Cut::Overdue, Err(message)) => {
                             this.place.panicked();
                             return Poll::Ready(Err(Error::Panicked(message)));
                         }
-                        (Polled::Overdue | Polled::Ended(_), Ok(())) => None,
+                        (Cut::Overdue, Ok(())) => None,
                     }
                 }
             };
@@ -234,12 +234,11 @@ where
     }
 }
 
-/// How the polling of an attempt ended.
-enum Polled<T, E> {
-    Ended(Outcome<T, E>),
+/// Why an attempt has no outcome.
+enum Cut {
     Panicked(String),
     /// It is not to go on, and nothing follows.
-    CutOff(Refused),
+    Off(Refused),
     /// It ran for as long as it may.
     Overdue,
 }

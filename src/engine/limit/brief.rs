@@ -1,8 +1,8 @@
 //! A window that knows one start at most and of which no server said anything, in 24 bytes: that of most keys.
 
+use super::Ask;
 use super::full::{Full, Kind};
 use super::window::{Spec, Window};
-use super::Ask;
 use crate::engine::plan::Anchor;
 use crate::engine::time::{Instant, Nanos};
 
