@@ -6,9 +6,9 @@ use super::limit::{Ask, PaceClock};
 use super::plan::{LimitRef, PaceRef, RuleId};
 use super::pool::EndpointId;
 use super::queue::Queue;
-use super::request::{Request, Stage};
+use super::request::Request;
 use super::scheduler::Scheduler;
-use super::slab::Slab;
+use super::slab::{Entry, Slab};
 use super::store::{Lets, Site};
 use super::time::Instant;
 
@@ -141,11 +141,15 @@ impl<W> Scheduler<W> {
         whose: Whose<'_>,
         waived: bool,
     ) -> Result<(), Refusal> {
-        let not_before = self.not_before(whose);
         let Self { plan, requests, queues, keys, days, store, .. } = self;
-        let costs = whose.costs(requests, queues);
+        let (costs, not_before) = match whose {
+            Whose::New(costs) => (costs, Instant::ZERO),
+            Whose::First(queue) => {
+                let first = &requests[queues[queue].waiting.head];
+                (first.costs(), first.not_before())
+            }
+        };
         let queue = &mut queues[id];
-        let id_of_key = KeyId { index: queue.key, generation: keys.generation(queue.key) };
         let key = &mut keys[queue.key];
         let hold = not_before.max(queue.hold).max(key.hold);
         if hold > now {
@@ -157,6 +161,7 @@ impl<W> Scheduler<W> {
             return Err(Refusal::from(own));
         }
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
+            let id_of_key = KeyId { index: queue.key, generation: key.generation() };
             let own = (0..Queue::own(&queue.numbers, rule).len())
                 .map(|limit| (Site::Own(RuleId(queue.rule), id_of_key, limit), 0));
             let is_waived = waived || queue.owed;
@@ -181,16 +186,6 @@ impl<W> Scheduler<W> {
             return Err(Refusal::Passed(of_key));
         }
         Err(Refusal::from(of_key))
-    }
-
-    pub(super) fn not_before(&self, whose: Whose<'_>) -> Instant {
-        match whose {
-            Whose::New(_) => Instant::ZERO,
-            Whose::First(queue) => match self.requests[self.queues[queue].waiting.head].stage() {
-                Stage::Queued { not_before } => not_before,
-                stage => unreachable!("{stage:?} is in the waiting list"),
-            },
-        }
     }
 }
 

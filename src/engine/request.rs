@@ -310,6 +310,15 @@ impl<W> Request<W> {
         }
     }
 
+    /// Of one that is in its queue: when it may start at the earliest.
+    #[inline]
+    pub(super) fn not_before(&self) -> Instant {
+        match self.stage() {
+            Stage::Queued { not_before } => not_before,
+            stage => unreachable!("{stage:?} is in the waiting list"),
+        }
+    }
+
     /// Whether it costs one, and has nothing that few requests have.
     #[inline]
     pub(super) const fn is_plain(&self) -> bool {

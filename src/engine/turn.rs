@@ -296,12 +296,13 @@ impl<W> Scheduler<W> {
                 continue;
             };
             let head = self.rings[rule].head;
-            if self.queues[head].credit < self.cost_of_turn(head) {
+            let cost = self.cost_of_turn(head);
+            if self.queues[head].credit < cost {
                 self.next_round(head);
             } else if let Err(refusal) = self.check(now, head, Whose::First(head), waived) {
                 self.demote(now, head, refusal);
             } else if let Fit::Fits = fits {
-                self.grant(now, head);
+                self.grant(now, head, cost);
                 self.order = order;
                 return Step::Granted;
             } else if let Fit::ToAsk = fits {
@@ -388,25 +389,25 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Grants a queue's first request.
-    fn grant(&mut self, now: Instant, id: u32) {
-        let cost = self.cost_of_turn(id);
+    /// Grants a queue's first request, which takes `cost` of its turn.
+    fn grant(&mut self, now: Instant, id: u32, cost: u32) {
         let rule = usize::from(self.queues[id].rule);
         let lane = self.plan.rules[rule].lane;
         let before =
             self.store.as_ref().is_some_and(|store| store.asks_for(rule)).then(|| self.before_asking(id, lane));
         self.count_bypass(now, lane);
-        let Self { queues, requests, .. } = self;
-        let queue = &mut queues[id];
-        let index = queue.waiting.head;
-        queue.unqueue(requests, index);
+        let Self { queues, requests, wakes, .. } = self;
+        let line = &mut *queues[id];
+        let index = line.waiting.head;
+        line.unqueue(requests, index);
         if before.is_some() {
             requests[index].set_stage(Stage::Asked);
         } else {
-            let is_first = queue.granted.is_empty();
-            queue.granted.push_back(requests, index);
-            requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
-            self.wakes.extend(requests[index].waker.take());
+            let is_first = line.granted.is_empty();
+            line.granted.push_back(requests, index);
+            let request = &mut requests[index];
+            request.set_stage(Stage::Granted { lease: Instant::NEVER });
+            wakes.extend(request.waker.take());
             if is_first {
                 self.begin_lease(now, index);
             }
@@ -423,16 +424,18 @@ impl<W> Scheduler<W> {
                 self.note_passed(id);
             }
         }
-        self.queues[id].credit -= cost;
-        if self.queues[id].credit > 0 && self.is_kept_by_its_key(now, id) {
+        let line = &mut *self.queues[id];
+        line.credit -= cost;
+        if line.credit > 0 && self.is_kept_by_its_key(now, id) {
             // It must not be the first of its key to be told so: it would be the first to come back.
             self.queues[id].credit = 0;
         }
-        let queue = &mut self.queues[id];
-        if queue.waiting.is_empty() {
-            queue.set_state(QueueState::Idle);
+        let line = &mut *self.queues[id];
+        let credit = line.credit;
+        if line.waiting.is_empty() {
+            line.set_state(QueueState::Idle);
             self.leave_ring(id);
-        } else if queue.credit < self.cost_of_turn(id) {
+        } else if credit == 0 || credit < self.cost_of_turn(id) {
             self.next_round(id);
         }
         if self.queues[id].owed {
