@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
-use crate::engine::{RequestId, RuleId};
+use crate::engine::{Nanos, RequestId, RuleId};
 use crate::error::{Failure, Refused};
 use crate::key::Key;
 
@@ -21,7 +21,7 @@ pub struct Attempt {
     pub(super) failures: u32,
     /// The request's own number; `None`: the rule's.
     pub(super) attempts: Option<u32>,
-    pub(super) waited: Duration,
+    pub(super) waited: Nanos,
     pub(super) endpoint: Option<Endpoint>,
 }
 
@@ -102,7 +102,7 @@ impl Attempt {
     /// How long the request has stood in line so far, over all its attempts.
     #[must_use]
     pub const fn waited(&self) -> Duration {
-        self.waited
+        Duration::from_nanos(self.waited.get())
     }
 
     /// Whether a transient failure of this attempt would be final.
@@ -274,7 +274,7 @@ impl fmt::Debug for Attempt {
             .field("number", &self.number)
             .field("rule", &self.rule())
             .field("key", &self.key)
-            .field("waited", &self.waited)
+            .field("waited", &self.waited())
             .finish_non_exhaustive()
     }
 }

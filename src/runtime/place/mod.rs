@@ -148,15 +148,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     #[inline(always)]
     pub(crate) fn attempt(&self) -> Attempt {
         Attempt {
-            shared: Arc::clone(self.shared()),
+            key: self.key.clone(),
             id: self.running(),
             rule: self.rule,
-            key: self.key.clone(),
             number: self.starts,
             failures: self.wishes.spent().failures,
             attempts: self.wishes.policy().map(|policy| policy.attempts),
-            waited: self.waited(),
+            waited: self.waited,
             endpoint: self.endpoint(),
+            shared: Arc::clone(self.shared()),
         }
     }
 
