@@ -99,22 +99,6 @@ impl Repr {
         }
     }
 
-    /// Of the kinds that [`Key`] does not hash by itself.
-    fn hash_other(&self, state: &mut impl Hasher) {
-        match self {
-            Self::Unit => {}
-            Self::Negative(value) => state.write_i64(*value),
-            Self::Natural(value) => state.write_u64(*value),
-            Self::Short(..) | Self::Long(_) => state.write(&self.text().unwrap_or_default()),
-            Self::V4(bits) => state.write_u32(*bits),
-            Self::V6(words) => state.write_u128(joined(*words)),
-            #[cfg(feature = "uuid")]
-            Self::Uuid(words) => state.write_u128(joined(*words)),
-            Self::Composite(parts) => parts.hash(state),
-        }
-        state.write_u8(self.rank());
-    }
-
     fn address(&self) -> Option<IpAddr> {
         match self {
             Self::V4(bits) => Some(Ipv4Addr::from_bits(*bits).into()),
@@ -180,17 +164,25 @@ impl Ord for Key {
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let rank = u128::from(self.0.rank());
+        let rank = u128::from(self.0.rank()) << u64::BITS;
         match &self.0 {
             // Most keys: kind and number in one go.
-            Repr::Natural(value) => state.write_u128(rank << u64::BITS | u128::from(*value)),
+            Repr::Natural(value) => return state.write_u128(rank | u128::from(*value)),
             Repr::Short(len, end, middle, words) => {
                 state.write_u128(joined(*words));
                 let rest = u64::from(*len) << 48 | u64::from(*end) << 32 | u64::from(*middle);
-                state.write_u128(rank << u64::BITS | u128::from(rest));
+                return state.write_u128(rank | u128::from(rest));
             }
-            other => other.hash_other(state),
+            Repr::Unit => {}
+            Repr::Negative(value) => state.write_i64(*value),
+            Repr::Long(text) => state.write(text.as_bytes()),
+            Repr::V4(bits) => state.write_u32(*bits),
+            Repr::V6(words) => state.write_u128(joined(*words)),
+            #[cfg(feature = "uuid")]
+            Repr::Uuid(words) => state.write_u128(joined(*words)),
+            Repr::Composite(parts) => parts.hash(state),
         }
+        state.write_u8(self.0.rank());
     }
 }
 
@@ -401,6 +393,7 @@ mod tests {
             Key::from(5),
             Key::from(""),
             Key::from("5"),
+            Key::from("5\0"),
             Key::from("a longer text than fits inline"),
             Key::from(Ipv4Addr::LOCALHOST),
             Key::from(Ipv6Addr::LOCALHOST),
@@ -424,6 +417,16 @@ mod tests {
         keys.sort();
         let shown: Vec<_> = keys.iter().map(Key::to_string).collect();
         assert_eq!(shown, ["()", "-7", "7", "a", &long, "c"]);
+
+        let addresses = [IpAddr::from([9, 0, 0, 1]), IpAddr::from([10, 0, 0, 0])].map(Key::from);
+        let longer =
+            ["::1", "::2", "2001::", "2001::1"].map(|text| text.parse::<IpAddr>().expect("an address")).map(Key::from);
+        let texts = ["", "a", "a\0", "aa", "ab", "abcdefghijklmnop", "abcdefghijklmnopq"].map(Key::from);
+        for ordered in [&addresses[..], &longer[..], &texts[..], &[addresses[1].clone(), longer[0].clone()]] {
+            for (place, pair) in ordered.windows(2).enumerate() {
+                assert!(pair[0] < pair[1] && pair[0] != pair[1], "pair {place}: {pair:?}");
+            }
+        }
     }
 
     #[test]
@@ -441,5 +444,7 @@ mod tests {
         assert_ne!(key, Key::from(id.to_string()));
         assert_eq!(hash(&key), hash(&Key::from(id)));
         assert!(key > Key::from(uuid::Uuid::nil()));
+        assert!(key < Key::from(uuid::Uuid::from_u128(id.as_u128() + 1)));
+        assert!(key < Key::from(uuid::Uuid::from_u128(id.as_u128() + (1 << 64))));
     }
 }

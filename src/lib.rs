@@ -13,7 +13,7 @@
 //!
 //! | span or event | level | fields |
 //! | --- | --- | --- |
-//! | span `attempt`, entered while the closure and its future run; a permit's is open until it ends | debug | `rule`, `key`, `lane`, `attempt`, `waited`, `cause`: `first`, `retry`, `transient`, `ambiguous`, `timed-out` |
+//! | span `attempt`, entered while the closure and its future run and what came of it is judged; a permit's is open until it ends | debug | `rule`, `key`, `lane`, `attempt`, `waited`, `cause`: `first`, `retry`, `transient`, `ambiguous`, `timed-out` |
 //! | `waiting`: took its place in line | trace | `rule`, `key`, `lane`, `attempt` |
 //! | `started` | trace | the same, `waited` |
 //! | `ended`: no other attempt follows | trace | the same, `outcome`: `done`, `failed`, `panicked`, `cut off` |

@@ -1,4 +1,4 @@
-//! What six fixed paths, and one of a peer, cost in instructions and allocations, beside what they cost when
+//! What seven fixed paths, and one of a peer, cost in instructions and allocations, beside what they cost when
 //! `figures.json` was written.
 //!
 //! `scripts/bench guard` prints the table, and what grew by over 5 %. Instructions are counted by valgrind's callgrind,

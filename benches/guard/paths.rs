@@ -18,8 +18,9 @@ use tokio::runtime::Runtime;
 /// A name, and what is called with a number of requests.
 pub(crate) type Path = (&'static str, fn(usize));
 
-pub(crate) const PATHS: [Path; 7] = [
+pub(crate) const PATHS: [Path; 8] = [
     ("run, nothing in its way", run),
+    ("run under a cap of its key, nothing in its way", capped),
     ("run with an observation, nothing in its way", observed),
     ("acquire, nothing in its way", acquire),
     ("submit, in line", submit),
@@ -30,11 +31,22 @@ pub(crate) const PATHS: [Path; 7] = [
 
 /// Too short to bind under a tool that makes everything slower.
 const FREE: &str = "per_key = '1/1ns'\noverall = '30/500ns'\n[rules]\nsend = '20/500ns'";
+const CAPPED: &str =
+    "per_key = '1/1ns'\noverall = '30/500ns'\n[rules]\nsend = { per_key = '20/500ns', key_concurrency = 9 }";
 const BUSY: &str = "per_key = '1/1s'\noverall = '100/1s'";
 const PER_KEY: usize = 5;
 
 fn run(requests: usize) {
-    let handle = handle(FREE, "send");
+    run_under(FREE, requests);
+}
+
+/// It matters when each attempt ends.
+fn capped(requests: usize) {
+    run_under(CAPPED, requests);
+}
+
+fn run_under(rules: &str, requests: usize) {
+    let handle = handle(rules, "send");
     runtime(false).block_on(async {
         for number in 0..requests as u64 {
             let done = handle.run(7, async |_| Ok::<_, Failure<Infallible>>(black_box(number))).await;

@@ -167,7 +167,7 @@ impl<W> Scheduler<W> {
     /// to it and nobody has to know how and when its attempt ended: no limit, no row of "slow down". Else it changes
     /// nothing.
     pub fn end_at_once(&mut self, id: RequestId) -> Option<Option<W>> {
-        if self.any_end || self.has_streaks() || (self.observes && !self.is_read(id)) {
+        if self.has_streaks() || self.counts_end(id) {
             return None;
         }
         self.end_quickly(self.now(), id)

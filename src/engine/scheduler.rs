@@ -529,11 +529,6 @@ impl<W> Scheduler<W> {
         self.now
     }
 
-    /// Whether the response to a running attempt was read.
-    pub(super) fn is_read(&self, id: RequestId) -> bool {
-        self.requests.get(id.index, id.generation).is_some_and(Request::is_read)
-    }
-
     /// The later of `now` and the latest instant seen: time does not go backwards in here.
     pub(super) fn tick(&mut self, now: Instant) -> Instant {
         self.stirred = true;

@@ -95,7 +95,7 @@ impl<T: Entry> Slab<T> {
     pub(crate) fn discard(&mut self, index: u32) {
         let (position, slot) = split(index);
         let entry = &mut self.chunks[position].slots[slot];
-        debug_assert!(entry.is_some(), "discarded an entry twice");
+        assert!(entry.is_some(), "discarded an entry twice");
         *entry = None;
         self.note_free(position, slot);
     }

@@ -213,7 +213,8 @@ where
                 }
                 Ok(Err(failure)) => Some(failure),
                 Err(cut) => {
-                    let dropped = this.place.in_span(|| caught(|| this.running.set(None)));
+                    let drop_it = || caught(|| this.running.set(None));
+                    let dropped = this.place.polling(|| this.place.in_span(drop_it));
                     match (cut, dropped) {
                         (Cut::Off(reason), _) => {
                             this.place.cut_off();

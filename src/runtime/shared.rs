@@ -145,12 +145,44 @@ impl Shared {
         self.call(state, now, call)
     }
 
-    /// The same at the end of an attempt. Unless it `matters` anyway, the clock is read only for a limit that counts from
-    /// there.
-    pub(crate) fn with_end<R>(&self, id: RequestId, matters: bool, call: impl FnOnce(&mut State, Instant) -> R) -> R {
-        let mut state = self.lock();
+    /// The same at the end of an attempt, for a call that ends the request and says whom it would have woken. Where it does
+    /// not `matter` how that ended, it may end without the call. The clock is read only if it matters, or for a limit that
+    /// counts from there.
+    pub(crate) fn with_end(
+        &self,
+        id: RequestId,
+        is_permit: bool,
+        matters: bool,
+        call: impl FnOnce(&mut State, Instant) -> Option<Waker>,
+    ) -> Option<Waker> {
+        let mut state = match self.end_at_once(self.lock(), id, is_permit, matters) {
+            Ok(waker) => return waker,
+            Err(state) => state,
+        };
         let now = if matters || state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
         self.call(state, now, call)
+    }
+
+    /// Ends a request whose attempt ended and says whom it would have woken, if that is all there is to do. Else the lock
+    /// comes back.
+    fn end_at_once<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        id: RequestId,
+        is_permit: bool,
+        matters: bool,
+    ) -> Result<Option<Waker>, MutexGuard<'a, State>> {
+        // Once it is closed somebody may wait for the last one to end.
+        if matters || state.tally.is_some() {
+            return Err(state);
+        }
+        let Some(waker) = state.machine.end_at_once(id) else { return Err(state) };
+        state.ended(is_permit);
+        if state.machine.is_stirred() {
+            let now = state.clock.latest();
+            self.call(state, now, |_, _| ());
+        }
+        Ok(waker)
     }
 
     fn call<'a, R>(
@@ -192,23 +224,6 @@ impl Shared {
             state.permits += 1;
         }
         Some(id)
-    }
-
-    /// Ends a request whose attempt ended, and says whom it would have woken, if that is all there is to do. `None`: it is
-    /// not.
-    pub(crate) fn end_at_once(&self, id: RequestId, is_permit: bool) -> Option<Option<Waker>> {
-        let mut state = self.lock();
-        // Somebody may wait for the last one to end.
-        if state.tally.is_some() {
-            return None;
-        }
-        let waker = state.machine.end_at_once(id)?;
-        state.ended(is_permit);
-        if state.machine.is_stirred() {
-            let now = state.clock.latest();
-            self.call(state, now, |_, _| ());
-        }
-        Some(waker)
     }
 
     /// Calls the machine with a key's record, made anew if the engine does not know it any more.

@@ -160,8 +160,7 @@ impl World {
             Op::Claim(number) => self.pick(number, |world, number| world.claim(number)),
             Op::Finish(number) => self.pick(number, |world, number| {
                 if let Stage::Running(_) = world.requests[number].stage {
-                    world.scheduler.finish(world.now, world.requests[number].id);
-                    world.ended(number, Stage::Gone);
+                    world.finish(number);
                 }
             }),
             Op::Withdraw(number) => self.pick(number, |world, number| {
@@ -327,13 +326,21 @@ impl World {
     }
 
     fn started(&mut self, number: usize) {
-        let Request { id, rule, key, cost, manner, .. } = self.requests[number];
+        let Request { rule, key, cost, manner, .. } = self.requests[number];
         self.requests[number].stage = Stage::Running(self.log.len());
         self.log.push(Attempt { rule, key, cost, start: self.now, end: Instant::NEVER });
         if manner == Manner::Prompt {
-            self.scheduler.finish(self.now, id);
-            self.ended(number, Stage::Gone);
+            self.finish(number);
         }
+    }
+
+    /// Ends every other attempt as the runtime does.
+    fn finish(&mut self, number: usize) {
+        let id = self.requests[number].id;
+        if number.is_multiple_of(2) || self.scheduler.end_at_once(id).is_none() {
+            self.scheduler.finish(self.now, id);
+        }
+        self.ended(number, Stage::Gone);
     }
 
     fn ended(&mut self, number: usize, stage: Stage) {

@@ -50,12 +50,13 @@ impl Brief {
     }
 
     /// A request is granted. Returns false, and changes nothing, if there is no way to write that down in brief.
-    pub(super) const fn grant(&mut self, cost: u32) -> bool {
+    pub(super) fn grant(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
         let (Some(outstanding), Some(awaited)) = (self.outstanding.checked_add(cost), self.awaited.checked_add(cost))
         else {
             return false;
         };
         (self.outstanding, self.awaited) = (outstanding, awaited);
+        debug_assert!(self.counted(spec.period, now) <= u64::from(spec.count), "granted over {spec:?}: {self:?}");
         true
     }
 

@@ -47,7 +47,7 @@ impl LimitState {
     /// A request is granted.
     pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
         let is_done = match self {
-            Self::Brief(brief) => brief.grant(cost),
+            Self::Brief(brief) => brief.grant(spec.window(), now, cost),
             Self::Full(_) => false,
         };
         if !is_done {
@@ -59,7 +59,7 @@ impl LimitState {
     #[inline]
     pub(crate) fn grant_one(&mut self, spec: &WindowSpec, now: Instant) {
         let is_done = match self {
-            Self::Brief(brief) => brief.grant(1),
+            Self::Brief(brief) => brief.grant(*spec, now, 1),
             Self::Full(_) => false,
         };
         if !is_done {

@@ -174,10 +174,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     fn end(&mut self, outcome: &'static str, before: impl FnOnce(&mut State, Instant)) {
         if let Stage::Running { known: Known { id, .. }, invalid, .. } = self.stage {
             self.stage = Stage::Over;
-            if !invalid && let Some(_waker) = self.shared().end_at_once(id, self.is_permit) {
-                return self.tell_end(outcome);
-            }
-            let _waker = self.shared().with_end(id, invalid, |state, now| {
+            let _waker = self.shared().with_end(id, self.is_permit, invalid, |state, now| {
                 before(state, now);
                 if invalid {
                     state.machine.count_invalid(now);
