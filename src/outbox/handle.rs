@@ -205,6 +205,9 @@ where
     /// Starts nothing more, waits until attempts that run have come to their end, but no longer than `deadline`, cuts off the
     /// rest, and lets go of the file. What is stored stays for the next start.
     ///
+    /// An attempt that fails meanwhile and need not wait is not followed by another, but the start of that one may be counted
+    /// already.
+    ///
     /// From then on everything resolves to [`StoreError::Closed`], save for closing it again. The balancer stays open. Of
     /// several deadlines the first one counts.
     ///

@@ -223,11 +223,13 @@ impl<T: Send + 'static, E: std::fmt::Display + Send + 'static> Line<T, E> {
 
     /// Whether anything that was put before `bound` is on its way and was not told to wait.
     pub(super) fn is_busy(&self, bound: u64) -> bool {
-        let on_its_way = |phase| match phase {
+        let on_its_way = |entry: &Entry<T, E>| match entry.letter.phase() {
             Phase::InLine | Phase::Running => true,
-            Phase::Waiting | Phase::Withdrawn => false,
+            Phase::Waiting => false,
+            // Not yet taken out, it may well go on if what was to halt it is over by then.
+            Phase::Withdrawn => !entry.leaving,
         };
-        self.window.range(..bound).any(|(_, entry)| on_its_way(entry.letter.phase()))
+        self.window.range(..bound).any(|(_, entry)| on_its_way(entry))
             || self.filling.is_some()
             || (self.more && self.paused != Some(Pause::Told) && self.least < bound)
     }

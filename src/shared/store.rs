@@ -59,7 +59,8 @@ pub struct Ask {
     pub lease: Duration,
     /// The limits that it is about.
     pub limits: Vec<AskedLimit>,
-    /// What each request takes. Once a limit had no room for one, it has none for those after it.
+    /// What each request takes. Once a limit had no room for one, it has none for those after it that leave as much of it to
+    /// others, or more.
     pub requests: Vec<Vec<Take>>,
 }
 
