@@ -155,34 +155,16 @@ impl Shared {
         matters: bool,
         call: impl FnOnce(&mut State, Instant) -> Option<Waker>,
     ) -> Option<Waker> {
-        let mut state = match self.end_at_once(self.lock(), id, is_permit, matters) {
-            Ok(waker) => return waker,
-            Err(state) => state,
-        };
+        let mut state = self.lock();
+        if let Some(waker) = state.end_at_once(id, is_permit, matters) {
+            if state.machine.is_stirred() {
+                let now = state.clock.latest();
+                self.call(state, now, |_, _| ());
+            }
+            return waker;
+        }
         let now = if matters || state.machine.counts_end(id) { state.clock.read() } else { state.clock.latest() };
         self.call(state, now, call)
-    }
-
-    /// Ends a request whose attempt ended and says whom it would have woken, if that is all there is to do. Else the lock
-    /// comes back.
-    fn end_at_once<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        id: RequestId,
-        is_permit: bool,
-        matters: bool,
-    ) -> Result<Option<Waker>, MutexGuard<'a, State>> {
-        // Once it is closed somebody may wait for the last one to end.
-        if matters || state.tally.is_some() {
-            return Err(state);
-        }
-        let Some(waker) = state.machine.end_at_once(id) else { return Err(state) };
-        state.ended(is_permit);
-        if state.machine.is_stirred() {
-            let now = state.clock.latest();
-            self.call(state, now, |_, _| ());
-        }
-        Ok(waker)
     }
 
     fn call<'a, R>(
@@ -430,6 +412,17 @@ impl State {
             self.machine.limit_attempt(id, longest);
         }
         is_limited
+    }
+
+    /// Ends a request whose attempt ended and says whom it would have woken, if that is all there is to do.
+    fn end_at_once(&mut self, id: RequestId, is_permit: bool, matters: bool) -> Option<Option<Waker>> {
+        // Once it is closed somebody may wait for the last one to end.
+        if matters || self.tally.is_some() {
+            return None;
+        }
+        let waker = self.machine.end_at_once(id)?;
+        self.ended(is_permit);
+        Some(waker)
     }
 
     /// An attempt ended.
