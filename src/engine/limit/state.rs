@@ -46,25 +46,13 @@ impl LimitState {
 
     /// A request is granted.
     pub(crate) fn grant(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        let is_done = match self {
-            Self::Brief(brief) => brief.grant(spec.window(), now, cost),
-            Self::Full(_) => false,
-        };
-        if !is_done {
-            self.with(|full| full.grant(spec, now, cost));
-        }
+        self.write(|brief| brief.grant(spec.window(), now, cost), |full| full.grant(spec, now, cost));
     }
 
     /// The same for a window and a cost of one.
     #[inline]
     pub(crate) fn grant_one(&mut self, spec: &WindowSpec, now: Instant) {
-        let is_done = match self {
-            Self::Brief(brief) => brief.grant(*spec, now, 1),
-            Self::Full(_) => false,
-        };
-        if !is_done {
-            self.with(|full| full.grant(Spec::Window(*spec), now, 1));
-        }
+        self.write(|brief| brief.grant(*spec, now, 1), |full| full.grant(Spec::Window(*spec), now, 1));
     }
 
     /// A request is outstanding, whether there is room for it or not.
@@ -79,25 +67,13 @@ impl LimitState {
 
     /// Its attempt begins.
     pub(crate) fn claim(&mut self, spec: Spec<'_>, now: Instant, cost: u32) {
-        let is_done = match self {
-            Self::Brief(brief) => brief.claim(spec.window(), now, cost),
-            Self::Full(_) => false,
-        };
-        if !is_done {
-            self.with(|full| full.claim(spec, now, cost));
-        }
+        self.write(|brief| brief.claim(spec.window(), now, cost), |full| full.claim(spec, now, cost));
     }
 
     /// The same for a window and a cost of one.
     #[inline]
     pub(crate) fn claim_one(&mut self, spec: &WindowSpec, now: Instant) {
-        let is_done = match self {
-            Self::Brief(brief) => brief.claim(*spec, now, 1),
-            Self::Full(_) => false,
-        };
-        if !is_done {
-            self.with(|full| full.claim(Spec::Window(*spec), now, 1));
-        }
+        self.write(|brief| brief.claim(*spec, now, 1), |full| full.claim(Spec::Window(*spec), now, 1));
     }
 
     /// A request for which there was room a moment ago is granted and begins in one.
@@ -216,6 +192,18 @@ impl LimitState {
         match self {
             Self::Brief(brief) => brief.open(),
             Self::Full(full) => *full,
+        }
+    }
+
+    /// Writes something down in brief, or in full where `brief` finds no way to.
+    #[inline(always)]
+    fn write(&mut self, brief: impl FnOnce(&mut Brief) -> bool, full: impl FnOnce(&mut Full)) {
+        let is_done = match self {
+            Self::Brief(state) => brief(state),
+            Self::Full(_) => false,
+        };
+        if !is_done {
+            self.with(full);
         }
     }
 
