@@ -66,7 +66,7 @@ impl<W> Scheduler<W> {
     ///
     /// An overdue lane is let off the pace and what it would leave to others.
     pub(super) fn gate(&mut self, now: Instant, rule: usize, whose: Whose<'_>, waived: bool) -> Gate {
-        let Self { plan, rules, shared, clocks, reserved, pool, requests, queues, days, store, .. } = self;
+        let Self { plan, quick, rules, shared, clocks, reserved, pool, requests, queues, days, store, .. } = self;
         let costs = whose.costs(requests, queues);
         let state = &rules[rule];
         if self.paused || state.paused {
@@ -81,6 +81,7 @@ impl<W> Scheduler<W> {
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
+        let is_open = costs.is_plain() && quick[rule].as_ref().is_some_and(|quick| quick.has_room_for_all(shared, now));
         let mut ask = |costs| {
             let answer = shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
             match pool {
@@ -88,7 +89,7 @@ impl<W> Scheduler<W> {
                 Some(pool) => answer.and(pool.room(plan.pooled(), days, now, costs)),
             }
         };
-        let answer = ask(costs);
+        let answer = if is_open { Ask::Room } else { ask(costs) };
         let of_one = if answer != Ask::Room && !costs.is_plain() { ask(Costs::ONE) } else { answer };
         let too_costly = answer != Ask::Room && of_one == Ask::Room;
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
@@ -141,7 +142,7 @@ impl<W> Scheduler<W> {
         whose: Whose<'_>,
         waived: bool,
     ) -> Result<(), Refusal> {
-        let Self { plan, requests, queues, keys, days, store, .. } = self;
+        let Self { plan, quick, requests, queues, keys, days, store, .. } = self;
         let (costs, not_before) = match whose {
             Whose::New(costs) => (costs, Instant::ZERO),
             Whose::First(queue) => {
@@ -154,6 +155,13 @@ impl<W> Scheduler<W> {
         let hold = not_before.max(queue.hold).max(key.hold);
         if hold > now {
             return Err(Refusal::Until(hold));
+        }
+        if costs.is_plain() && queue.numbers.is_none() {
+            // Such a rule has no pace, no pool, and nothing in a store.
+            let quick = quick[usize::from(queue.rule)].as_ref();
+            if quick.is_some_and(|quick| quick.has_room_for_key(&mut queue.limits, &mut key.limits, now)) {
+                return Ok(());
+            }
         }
         let rule = &plan.rules[usize::from(queue.rule)];
         let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);

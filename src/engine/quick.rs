@@ -68,6 +68,18 @@ fn steps(specs: &[LimitSpec], refs: impl Iterator<Item = LimitRef>) -> Option<Bo
 type Bound<'a> = (&'a [Step], &'a mut [LimitState]);
 
 impl Quick {
+    /// Whether the windows that all keys share have room for a plain request, and leave what it leaves to others.
+    #[inline]
+    pub(super) fn has_room_for_all(&self, shared: &mut LimitStates, now: Instant) -> bool {
+        have_room(&mut [(&*self.shared, shared.as_mut_slice())], now)
+    }
+
+    /// The same of the windows of its queue and its key.
+    #[inline]
+    pub(super) fn has_room_for_key(&self, own: &mut LimitStates, key: &mut LimitStates, now: Instant) -> bool {
+        have_room(&mut [(&*self.own, own.as_mut_slice()), (&*self.key, key.as_mut_slice())], now)
+    }
+
     #[inline(always)]
     fn bind<'a>(
         &'a self,
@@ -81,7 +93,7 @@ impl Quick {
 
 /// Whether every window has room for one more.
 #[inline(always)]
-fn have_room(bound: &mut [Bound<'_>; 3], now: Instant) -> bool {
+fn have_room(bound: &mut [Bound<'_>], now: Instant) -> bool {
     for (steps, states) in bound {
         for step in *steps {
             if !states[step.limit as usize].has_room_for_one(step.spec.period, now, step.before, step.reserve) {
