@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use self::short::{INLINE, Text};
+use self::short::Text;
 
 /// Whose turn it is: a chat id, an account, a host.
 ///
@@ -22,7 +22,7 @@ use self::short::{INLINE, Text};
 ///
 /// With the feature `serde` it is written as text that reads as the same key again.
 ///
-/// Cloning is cheap. Integers, addresses and text of up to 22 bytes allocate nothing.
+/// Cloning is cheap. Integers, addresses and text of up to 22 bytes allocate nothing, unless a zero byte ends it.
 ///
 /// ```
 /// use request_balancer::Key;
@@ -34,15 +34,18 @@ use self::short::{INLINE, Text};
 #[derive(Clone)]
 pub struct Key(Repr);
 
-/// Everything but what is shared is whole words and parts of words, each where it belongs: so keys are copied in registers.
-/// Bytes would be written to the stack and read again in other pieces, for which the processor has to wait.
+/// Everything but what is shared is whole words and parts of words, each where it belongs, and the kind takes two bytes: so keys
+/// are copied in registers. Bytes would be written to the stack and read again in other pieces, for which the processor has to
+/// wait, and so would the seven that are left beside a kind of one.
 #[derive(Clone)]
+#[repr(u16)]
 enum Repr {
     Unit,
     Negative(i64),
     Natural(u64),
-    /// Text of at most [`INLINE`] bytes; longer text is always `Long`, so that equal text has one form.
-    Short(u8, u16, u32, [u64; 2]),
+    /// Text of at most [`INLINE`] bytes, the last of which is not zero: it ends where only zeros follow. All other text is
+    /// `Long`, so that equal text has one form.
+    Short(u16, u32, [u64; 2]),
     Long(Arc<str>),
     V4(u32),
     V6([u64; 2]),
@@ -68,9 +71,7 @@ impl Key {
     }
 
     fn short(text: &str) -> Option<Self> {
-        let mut bytes = [0; INLINE];
-        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
-        short::pack(text.len(), &bytes).map(Self)
+        short::pack(text.as_bytes()).map(Self)
     }
 }
 
@@ -91,7 +92,7 @@ impl Repr {
 
     fn text(&self) -> Option<Text<'_>> {
         match self {
-            Self::Short(len, end, middle, words) => Some(Text::unpack(*len, *end, *middle, *words)),
+            Self::Short(end, middle, words) => Some(Text::unpack(*end, *middle, *words)),
             Self::Long(text) => Some(Text::Long(text)),
             Self::Unit | Self::Negative(_) | Self::Natural(_) | Self::V4(_) | Self::V6(_) | Self::Composite(_) => None,
             #[cfg(feature = "uuid")]
@@ -128,9 +129,8 @@ impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Repr::Natural(a), Repr::Natural(b)) => a == b,
-            // What is behind the text is always zero.
-            (Repr::Short(len, end, middle, words), Repr::Short(len2, end2, middle2, words2)) => {
-                words == words2 && (len, end, middle) == (len2, end2, middle2)
+            (Repr::Short(end, middle, words), Repr::Short(end2, middle2, words2)) => {
+                words == words2 && (end, middle) == (end2, middle2)
             }
             _ => self.cmp(other).is_eq(),
         }
@@ -168,9 +168,9 @@ impl Hash for Key {
         match &self.0 {
             // Most keys: kind and number in one go.
             Repr::Natural(value) => return state.write_u128(rank | u128::from(*value)),
-            Repr::Short(len, end, middle, words) => {
+            Repr::Short(end, middle, words) => {
                 state.write_u128(joined(*words));
-                let rest = u64::from(*len) << 48 | u64::from(*end) << 32 | u64::from(*middle);
+                let rest = u64::from(*end) << 32 | u64::from(*middle);
                 return state.write_u128(rank | u128::from(rest));
             }
             Repr::Unit => {}

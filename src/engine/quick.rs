@@ -170,7 +170,7 @@ impl<W> Scheduler<W> {
         queue.requests += 1;
         of_rule.running += 1;
         of_key.busy += u32::from(queue.requests == 1);
-        let (index, generation) = requests.insert(Request::running(id, number, now));
+        let (index, generation) = requests.insert_with(|generation| Request::running(id, number, now, generation));
         self.last_start = now;
         Some(RequestId { index, generation })
     }
@@ -205,7 +205,8 @@ impl<W> Scheduler<W> {
     }
 
     /// Ends a running request and says whom it would have woken, if the short cut is open to it.
-    #[inline]
+    // In place, as what is returned by memory is copied before it is settled there.
+    #[inline(always)]
     pub(super) fn end_quickly(&mut self, now: Instant, id: RequestId) -> Option<Option<W>> {
         let now = self.tick_quietly(now);
         let is_quiet = if self.anything_ready() {

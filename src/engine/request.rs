@@ -202,13 +202,13 @@ impl Stage {
 impl<W> Request<W> {
     /// One that costs one and starts at once.
     #[inline]
-    pub(super) const fn running(queue: u32, number: u32, now: Instant) -> Self {
+    pub(super) const fn running(queue: u32, number: u32, now: Instant, generation: Generation) -> Self {
         Self {
             waker: None,
             since: now,
             word: Instant::NEVER.as_nanos(),
             extra: None,
-            generation: Generation::MIN,
+            generation,
             queue,
             links: Links::NONE,
             number,

@@ -56,23 +56,35 @@ impl<T: Entry> Slab<T> {
     }
 
     /// Stores `value` and says where and under which generation.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert(&mut self, mut value: T) -> (u32, Generation) {
+        self.insert_with(|generation| {
+            value.set_generation(generation);
+            value
+        })
+    }
+
+    /// Stores what `make` makes of its generation: made where it stays, as to copy what was just written piece by piece is
+    /// to wait for the pieces.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Generation) -> T) -> (u32, Generation) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
         // have to outlive four thousand million others to be mistaken.
         self.generation = self.generation.checked_add(1).unwrap_or(Generation::MIN);
         let generation = self.generation;
         let chunk = &mut self.chunks[position];
-        value.set_generation(generation);
         let slot = match chunk.free {
             0 => {
-                chunk.slots.push(Some(value));
+                chunk.slots.push(Some(make(generation)));
                 chunk.slots.len() - 1
             }
             free => {
                 let slot = free.trailing_zeros() as usize;
-                chunk.slots[slot] = Some(value);
+                match &mut chunk.slots[slot] {
+                    empty @ None => *empty = Some(make(generation)),
+                    Some(_) => unreachable!("a free slot holds an entry"),
+                }
                 chunk.free = free & (free - 1);
                 slot
             }

@@ -14,23 +14,29 @@ pub(super) enum Text<'a> {
     Long(&'a str),
 }
 
-/// The form of so many bytes, behind which there are zeros.
-pub(super) fn pack(len: usize, bytes: &[u8; INLINE]) -> Option<Repr> {
+/// The form of text, if it has one.
+pub(super) fn pack(text: &[u8]) -> Option<Repr> {
+    if text.last() == Some(&0) {
+        return None;
+    }
+    let mut bytes = [0; INLINE];
+    bytes.get_mut(..text.len())?.copy_from_slice(text);
     let (&words, rest) = bytes.split_first_chunk::<16>()?;
     let (&middle, rest) = rest.split_first_chunk::<4>()?;
     let (&end, _) = rest.split_first_chunk::<2>()?;
     let words = super::halves(u128::from_be_bytes(words));
-    Some(Repr::Short(u8::try_from(len).ok()?, u16::from_be_bytes(end), u32::from_be_bytes(middle), words))
+    Some(Repr::Short(u16::from_be_bytes(end), u32::from_be_bytes(middle), words))
 }
 
 impl Text<'_> {
     /// The text of such a form.
-    pub(super) fn unpack(len: u8, end: u16, middle: u32, words: [u64; 2]) -> Self {
+    pub(super) fn unpack(end: u16, middle: u32, words: [u64; 2]) -> Self {
         let mut bytes = [0; INLINE];
         bytes[..16].copy_from_slice(&super::joined(words).to_be_bytes());
         bytes[16..20].copy_from_slice(&middle.to_be_bytes());
         bytes[20..].copy_from_slice(&end.to_be_bytes());
-        Self::Short { len: len.into(), bytes }
+        let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Self::Short { len, bytes }
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -7,7 +7,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use super::event::Event;
 use super::shared::Shared;
-use crate::engine::{Plan, RuleId};
+use crate::engine::{Nanos, Plan, RuleId};
 use crate::error::Refused;
 
 /// The meters of one rule, registered with the first request under the rules.
@@ -69,12 +69,12 @@ impl Meter {
         self.entered = Some(meters);
     }
 
-    pub(super) fn starts(&mut self, shared: &Shared, rule: RuleId, waited: Duration) {
+    pub(super) fn starts(&mut self, shared: &Shared, rule: RuleId, waited: Nanos) {
         self.leaves_line();
         let meters = Meters::of(shared, rule);
         meters.in_flight.increment(1);
         meters.starts.increment(1);
-        meters.wait.record(waited);
+        meters.wait.record(Duration::from(waited));
         self.entered = Some(meters);
     }
 

@@ -415,6 +415,7 @@ impl State {
     }
 
     /// Ends a request whose attempt ended and says whom it would have woken, if that is all there is to do.
+    #[inline(always)]
     fn end_at_once(&mut self, id: RequestId, is_permit: bool, matters: bool) -> Option<Option<Waker>> {
         // Once it is closed somebody may wait for the last one to end.
         if matters || self.tally.is_some() {

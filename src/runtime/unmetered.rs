@@ -1,10 +1,8 @@
 //! The stand-in for `meters.rs` without the feature `metrics`.
 
-use std::time::Duration;
-
 use super::event::Event;
 use super::shared::Shared;
-use crate::engine::RuleId;
+use crate::engine::{Nanos, RuleId};
 use crate::error::Refused;
 
 #[derive(Debug, Default)]
@@ -16,7 +14,7 @@ impl Meter {
 
     pub(super) const fn waits(&mut self, _: &Shared, _: RuleId) {}
 
-    pub(super) const fn starts(&mut self, _: &Shared, _: RuleId, _: Duration) {}
+    pub(super) const fn starts(&mut self, _: &Shared, _: RuleId, _: Nanos) {}
 
     pub(super) const fn leaves_line(&mut self) {}
 

@@ -42,7 +42,7 @@ impl Step<'_> {
 
 /// Whether anybody might listen: one look where nobody does.
 #[inline]
-fn may_be_heard(level: Level) -> bool {
+pub(super) fn may_be_heard(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
 }
 
@@ -89,22 +89,15 @@ fn tell(live: &Live, subject: &Subject<'_>, step: &Step<'_>) {
 }
 
 /// The span of an attempt that begins, or none if nobody wants it.
-#[inline]
 pub(super) fn span(
     live: impl FnOnce() -> std::sync::Arc<Live>,
     subject: &Subject<'_>,
     waited: f64,
     cause: Cause,
 ) -> Option<Box<Span>> {
-    (may_be_heard(Level::DEBUG) && is_span_wanted()).then(|| new_span(&live(), subject, waited, cause))
+    span_enabled!(target: "request_balancer", Level::DEBUG).then(|| new_span(&live(), subject, waited, cause))
 }
 
-#[cold]
-fn is_span_wanted() -> bool {
-    span_enabled!(target: "request_balancer", Level::DEBUG)
-}
-
-#[cold]
 fn new_span(live: &Live, subject: &Subject<'_>, waited: f64, cause: Cause) -> Box<Span> {
     let Subject { rule, key, attempt } = *subject;
     let (rule, lane) = names(live, rule);

@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 
 use super::{Known, Place, Stage, Watcher, deadline};
 use crate::engine::{
-    Decision, Elsewhere, EndpointId, FailureKind, GiveUp, HoldCause, Instant, KeyId, Nanos, Report, RuleId, Scope,
-    Spent, Target,
+    Decision, Elsewhere, EndpointId, FailureKind, GiveUp, HoldCause, Instant, KeyId, Nanos, Report, RequestId, RuleId,
+    Scope, Spent, Target,
 };
 use crate::error::{EndpointFate, Refused};
 use crate::runtime::event::Holding;
@@ -30,11 +30,14 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     #[inline]
     pub(crate) fn is_aborted(&self) -> bool {
         match self.stage {
-            Stage::Running { known, .. } => {
-                self.shared().is_aborting() && self.shared().with(|state, _| state.machine.is_aborted(known.id))
-            }
+            Stage::Running { known, .. } => self.shared().is_aborting() && self.was_told_to_stop(known.id),
             Stage::Hopeless(_) | Stage::Outside | Stage::Waiting(_) | Stage::Over => false,
         }
+    }
+
+    #[cold]
+    fn was_told_to_stop(&self, id: RequestId) -> bool {
+        self.shared().with(|state, _| state.machine.is_aborted(id))
     }
 
     /// Sees to it that the task is woken should its running attempt be told to stop. Says whether it was already.

@@ -3,6 +3,8 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
+use tracing::Level;
+
 use super::Place;
 use crate::engine::Nanos;
 use crate::error::Refused;
@@ -29,7 +31,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     /// Its attempt begins.
     #[inline]
     pub(super) fn tell_start(&mut self, waited: Nanos) {
-        self.meter.starts(self.shared.borrow(), self.rule, waited.into());
+        self.meter.starts(self.shared.borrow(), self.rule, waited);
+        // Who hears the event hears of the span, too.
+        if watch::may_be_heard(Level::DEBUG) {
+            self.tell_listeners_of_start(waited);
+        }
+    }
+
+    #[cold]
+    fn tell_listeners_of_start(&mut self, waited: Nanos) {
         let waited = std::time::Duration::from(waited).as_secs_f64();
         self.tell(&Step::Started { waited });
         let shared: &Arc<Shared> = self.shared.borrow();
@@ -40,10 +50,15 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
     #[inline]
     pub(super) fn tell_end(&mut self, outcome: &'static str) {
         self.meter.ends();
-        self.tell(&Step::Ended { outcome });
-        if self.span.is_some() {
-            self.span = None;
+        if self.span.is_some() || watch::may_be_heard(Level::TRACE) {
+            self.tell_listeners_of_end(outcome);
         }
+    }
+
+    #[cold]
+    fn tell_listeners_of_end(&mut self, outcome: &'static str) {
+        self.tell(&Step::Ended { outcome });
+        self.span = None;
     }
 
     /// Its attempt failed, and it stands in line again.
