@@ -192,40 +192,38 @@ where
                 }
             }
             let (running, judge) = (&mut this.running, &*this.judge);
-            let polled = if this.place.is_aborted() {
-                Err(Cut::Off(Refused::Aborted))
-            } else {
-                match this.place.polling(|| this.place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
-                    Ok(Poll::Ready(outcome)) => Ok(outcome),
-                    Ok(Poll::Pending) => match this.place.watch(context) {
-                        Watched::MayGoOn => return Poll::Pending,
-                        Watched::Aborted => Err(Cut::Off(Refused::Aborted)),
-                        Watched::Stranded => Err(Cut::Off(Refused::NoRuntime)),
-                        Watched::Overdue => Err(Cut::Overdue),
-                    },
-                    Err(message) => Err(Cut::Panicked(message)),
-                }
-            };
-            let failure = match polled {
-                Ok(Ok(value)) => {
-                    this.place.succeed();
-                    return Poll::Ready(Ok(value));
-                }
-                Ok(Err(failure)) => Some(failure),
-                Err(cut) => {
-                    let drop_it = || caught(|| this.running.set(None));
-                    let dropped = this.place.polling(|| this.place.in_span(drop_it));
-                    match (cut, dropped) {
-                        (Cut::Off(reason), _) => {
-                            this.place.cut_off();
-                            return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
+            let failure = 'ended: {
+                let cut = if this.place.is_aborted() {
+                    Cut::Off(Refused::Aborted)
+                } else {
+                    let place = &*this.place;
+                    match place.polling(|| place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
+                        Ok(Poll::Ready(Ok(value))) => {
+                            this.place.succeed();
+                            return Poll::Ready(Ok(value));
                         }
-                        (Cut::Panicked(message), _) | (Cut::Overdue, Err(message)) => {
-                            this.place.panicked();
-                            return Poll::Ready(Err(Error::Panicked(message)));
-                        }
-                        (Cut::Overdue, Ok(())) => None,
+                        Ok(Poll::Ready(Err(failure))) => break 'ended Some(failure),
+                        Ok(Poll::Pending) => match this.place.watch(context) {
+                            Watched::MayGoOn => return Poll::Pending,
+                            Watched::Aborted => Cut::Off(Refused::Aborted),
+                            Watched::Stranded => Cut::Off(Refused::NoRuntime),
+                            Watched::Overdue => Cut::Overdue,
+                        },
+                        Err(message) => Cut::Panicked(message),
                     }
+                };
+                let drop_it = || caught(|| this.running.set(None));
+                let dropped = this.place.polling(|| this.place.in_span(drop_it));
+                match (cut, dropped) {
+                    (Cut::Off(reason), _) => {
+                        this.place.cut_off();
+                        return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
+                    }
+                    (Cut::Panicked(message), _) | (Cut::Overdue, Err(message)) => {
+                        this.place.panicked();
+                        return Poll::Ready(Err(Error::Panicked(message)));
+                    }
+                    (Cut::Overdue, Ok(())) => None,
                 }
             };
             if let Err(error) = fail(this.place, this.last, failure) {
