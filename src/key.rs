@@ -366,9 +366,9 @@ mod tests {
 
     #[test]
     fn text_of_any_type_and_length_is_one_key() {
-        for len in [0, 1, 21, 22, 23, 200] {
-            let text = "ж".repeat(len / 2) + if len % 2 == 1 { "a" } else { "" };
-            assert_eq!(text.len(), len);
+        let of_length = |len: usize| "ж".repeat(len / 2) + if len % 2 == 1 { "a" } else { "" };
+        let ends_in_zeros = ["\0", "a\0", "a\0\0", "a text of 22 bytes, a\0"].map(str::to_owned);
+        for text in [0, 1, 15, 16, 17, 20, 21, 22, 23, 200].map(of_length).into_iter().chain(ends_in_zeros) {
             let key = Key::from(text.as_str());
             for same in [
                 Key::from(text.clone()),

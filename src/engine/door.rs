@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::answer::{Entry, KeyId, RequestId, Turned, Why};
 use super::cost::Costs;
 use super::plan::RuleId;
-use super::request::{Request, Stage};
+use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
 use super::time::{Instant, Nanos};
@@ -90,11 +90,10 @@ impl<W> Scheduler<W> {
         self.door.tickets += 1;
         // It gets a number when it comes into the line.
         let costs = Costs::new(entry.cost, entry.units);
-        let mut request = Request::new(queue, 0, now, costs, Stage::Outside { ticket });
-        request.set_route(self.route_among(entry));
-        let (index, generation) = self.requests.insert(request);
+        let route = self.route_among(entry);
+        let id = self.add(queue, 0, now, Stage::Outside { ticket }, costs);
+        self.requests[id.index].set_route(route);
         self.note_request(queue);
-        let id = RequestId { index, generation };
         let span = |until: Instant| until.since(now);
         let outsider = Outsider { id, not_before: entry.not_before.map(span), longest: entry.deadline.map(span) };
         self.door.outside.insert((queue, ticket), outsider);

@@ -69,10 +69,9 @@ impl<W> Scheduler<W> {
         let deadline = entry.deadline.unwrap_or(Instant::NEVER);
         let number = self.next_number(queue);
         let costs = Costs::new(entry.cost, entry.units);
-        let mut request = Request::new(queue, number, now, costs, Stage::Asleep);
-        request.set_route(self.route_among(entry));
-        let (index, generation) = self.requests.insert(request);
-        let id = RequestId { index, generation };
+        let route = self.route_among(entry);
+        let id = self.add(queue, number, now, Stage::Asleep, costs);
+        self.requests[id.index].set_route(route);
         self.note_request(queue);
         self.take_place(now, id, entry.not_before, deadline);
         // Only now, so that the queue is never empty and keeps its turn.
@@ -206,7 +205,8 @@ impl<W> Scheduler<W> {
     /// Starts a request that nothing is in the way of: granted and claimed in one.
     pub(super) fn start(&mut self, now: Instant, queue: u32, costs: Costs<'_>) -> RequestId {
         let number = self.next_number(queue);
-        let (index, generation) = self.requests.insert(Request::new(queue, number, now, costs, Stage::Running));
+        let id = self.add(queue, number, now, Stage::Running, costs);
+        let index = id.index;
         self.seat(now, index);
         self.note_running(index);
         self.note_alone(index);
@@ -216,6 +216,17 @@ impl<W> Scheduler<W> {
         self.last_start = now;
         self.count_running(queue);
         self.note_request(queue);
+        id
+    }
+
+    /// A new request's record.
+    #[inline]
+    pub(super) fn add(&mut self, queue: u32, number: u32, now: Instant, stage: Stage, costs: Costs<'_>) -> RequestId {
+        let make = |generation| Request::new(queue, number, now, stage, generation);
+        let (index, generation) = self.requests.insert_with(make);
+        if !costs.is_plain() {
+            self.requests[index].set_costs(costs);
+        }
         RequestId { index, generation }
     }
 
@@ -319,8 +330,14 @@ impl<W> Scheduler<W> {
     }
 
     /// Puts the blocked queues of a key in their rings again, the one that was just served last.
+    #[inline]
     pub(super) fn redecide_blocked(&mut self, served: u32) {
-        self.redecide(served, |state| matches!(state, QueueState::Blocked | QueueState::Yielding));
+        let is_stopped = |state| matches!(state, QueueState::Blocked | QueueState::Yielding);
+        let record = &self.queues[served];
+        // Most keys have one queue.
+        if record.sibling != served || is_stopped(record.state()) {
+            self.redecide(served, is_stopped);
+        }
     }
 
     /// Puts all waiting queues of a key in their rings again.

@@ -170,7 +170,8 @@ impl<W> Scheduler<W> {
         queue.requests += 1;
         of_rule.running += 1;
         of_key.busy += u32::from(queue.requests == 1);
-        let (index, generation) = requests.insert_with(|generation| Request::running(id, number, now, generation));
+        let (index, generation) =
+            requests.insert_with(|generation| Request::new(id, number, now, Stage::Running, generation));
         self.last_start = now;
         Some(RequestId { index, generation })
     }

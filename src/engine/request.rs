@@ -200,43 +200,23 @@ impl Stage {
 }
 
 impl<W> Request<W> {
-    /// One that costs one and starts at once.
+    /// One that costs one.
     #[inline]
-    pub(super) const fn running(queue: u32, number: u32, now: Instant, generation: Generation) -> Self {
+    pub(super) const fn new(queue: u32, number: u32, since: Instant, stage: Stage, generation: Generation) -> Self {
+        let (kind, word) = stage.pack();
         Self {
             waker: None,
-            since: now,
-            word: Instant::NEVER.as_nanos(),
+            since,
+            word,
             extra: None,
             generation,
             queue,
             links: Links::NONE,
             number,
             cost: 1,
-            kind: Kind::Running,
-            past: Past::Started,
-        }
-    }
-
-    pub(super) fn new(queue: u32, number: u32, since: Instant, costs: Costs<'_>, stage: Stage) -> Self {
-        let (kind, word) = stage.pack();
-        let mut request = Self {
-            waker: None,
-            since,
-            word,
-            extra: None,
-            generation: Generation::MIN,
-            queue,
-            links: Links::NONE,
-            number,
-            cost: 1,
             kind,
             past: if matches!(kind, Kind::Running) { Past::Started } else { Past::New },
-        };
-        if !costs.is_plain() {
-            request.set_costs(costs);
         }
-        request
     }
 
     pub(super) const fn stage(&self) -> Stage {
@@ -368,7 +348,7 @@ impl<W> Request<W> {
         comes_before(self.number, other.number)
     }
 
-    fn set_costs(&mut self, costs: Costs<'_>) {
+    pub(super) fn set_costs(&mut self, costs: Costs<'_>) {
         match costs.in_requests().and_then(|cost| u16::try_from(cost).ok()) {
             Some(cost) => self.cost = cost,
             None => self.extra().costs = Some(OwnCosts::new(costs)),

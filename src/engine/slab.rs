@@ -6,7 +6,6 @@ use std::ops::{Index, IndexMut};
 /// Entries per chunk. Large enough that the list of chunks is short, small enough that one long-lived entry does not
 /// keep much beside it.
 const CHUNK: usize = u128::BITS as usize;
-const _: () = assert!(CHUNK <= u8::MAX as usize, "a chunk counts its entries in a byte");
 
 /// The link that leads nowhere.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -18,7 +17,10 @@ pub(crate) type Generation = NonZeroU32;
 /// generation (from outside, where an id may be stale).
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    chunks: Vec<Chunk<T>>,
+    /// Nothing where a chunk's memory was given back. A word each: to reach an entry is to read one of them first.
+    chunks: Vec<Option<Box<Slots<T>>>>,
+    /// What there is to know of each chunk.
+    notes: Vec<Note>,
     /// Chunks with a free slot, the one to use next on top. May name chunks that are gone or full: checked on use.
     with_room: Vec<u32>,
     /// Positions in `chunks` whose memory was given back.
@@ -27,12 +29,12 @@ pub(crate) struct Slab<T> {
     len: usize,
 }
 
+type Slots<T> = [Option<T>; CHUNK];
+
 #[derive(Debug)]
-struct Chunk<T> {
-    slots: Vec<Option<T>>,
-    /// Which of the slots are free, a bit for each. A free slot knows nothing itself: so it is made by writing one byte.
+struct Note {
+    /// Which of the slots are free, a bit for each; none of a chunk that is gone.
     free: u128,
-    live: u8,
     listed: bool,
 }
 
@@ -48,7 +50,14 @@ impl<T: Entry> Slab<T> {
     pub(crate) const SLOT: usize = size_of::<Option<T>>();
 
     pub(crate) const fn new() -> Self {
-        Self { chunks: Vec::new(), with_room: Vec::new(), released: Vec::new(), generation: Generation::MIN, len: 0 }
+        Self {
+            chunks: Vec::new(),
+            notes: Vec::new(),
+            with_room: Vec::new(),
+            released: Vec::new(),
+            generation: Generation::MIN,
+            len: 0,
+        }
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -73,69 +82,57 @@ impl<T: Entry> Slab<T> {
         // have to outlive four thousand million others to be mistaken.
         self.generation = self.generation.checked_add(1).unwrap_or(Generation::MIN);
         let generation = self.generation;
-        let chunk = &mut self.chunks[position];
-        let slot = match chunk.free {
-            0 => {
-                chunk.slots.push(Some(make(generation)));
-                chunk.slots.len() - 1
-            }
-            free => {
-                let slot = free.trailing_zeros() as usize;
-                match &mut chunk.slots[slot] {
-                    empty @ None => *empty = Some(make(generation)),
-                    Some(_) => unreachable!("a free slot holds an entry"),
-                }
-                chunk.free = free & (free - 1);
-                slot
-            }
-        };
-        chunk.live += 1;
+        let free = &mut self.notes[position].free;
+        let slot = free.trailing_zeros() as usize % CHUNK;
+        match self.chunks[position].as_mut().map(|slots| &mut slots[slot]) {
+            Some(empty @ None) => *empty = Some(make(generation)),
+            Some(Some(_)) | None => unreachable!("a free slot holds an entry"),
+        }
+        *free &= *free - 1;
         self.len += 1;
         ((position * CHUNK + slot) as u32, generation)
     }
 
     /// Takes the entry out. The index must be a live one.
     pub(crate) fn remove(&mut self, index: u32) -> T {
-        let (position, slot) = split(index);
-        let Some(value) = self.chunks[position].slots[slot].take() else { unreachable!("removed an entry twice") };
-        self.note_free(position, slot);
+        let Some(value) = self.slot_mut(index).and_then(Option::take) else { unreachable!("removed an entry twice") };
+        self.note_free(index);
         value
     }
 
     /// Drops the entry where it is: to take it out is to copy it. The index must be a live one.
     #[inline]
     pub(crate) fn discard(&mut self, index: u32) {
-        let (position, slot) = split(index);
-        let entry = &mut self.chunks[position].slots[slot];
-        assert!(entry.is_some(), "discarded an entry twice");
-        *entry = None;
-        self.note_free(position, slot);
+        match self.slot_mut(index) {
+            Some(entry @ Some(_)) => *entry = None,
+            Some(None) | None => unreachable!("discarded an entry twice"),
+        }
+        self.note_free(index);
     }
 
     /// The entry, if the id is not stale.
     #[inline]
     pub(crate) fn get(&self, index: u32, generation: Generation) -> Option<&T> {
-        let (position, slot) = split(index);
-        self.chunks.get(position)?.slots.get(slot)?.as_ref().filter(|value| value.generation() == generation)
+        self.find(index).filter(|value| value.generation() == generation)
     }
 
     /// Whatever entry is there now.
+    #[inline(always)]
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
         let (position, slot) = split(index);
-        self.chunks.get(position)?.slots.get(slot)?.as_ref()
+        self.chunks.get(position)?.as_ref()?[slot].as_ref()
     }
 
     /// Whatever entry is there now, to change it.
+    #[inline(always)]
     pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
-        let (position, slot) = split(index);
-        self.chunks.get_mut(position)?.slots.get_mut(slot)?.as_mut()
+        self.slot_mut(index)?.as_mut()
     }
 
     /// The entry to change, if the id is not stale.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32, generation: Generation) -> Option<&mut T> {
-        let (position, slot) = split(index);
-        self.chunks.get_mut(position)?.slots.get_mut(slot)?.as_mut().filter(|value| value.generation() == generation)
+        self.find_mut(index).filter(|value| value.generation() == generation)
     }
 
     /// Whether the id is not stale.
@@ -145,30 +142,30 @@ impl<T: Entry> Slab<T> {
 
     /// The generation of a live entry.
     pub(crate) fn generation(&self, index: u32) -> Generation {
-        let (position, slot) = split(index);
-        match &self.chunks[position].slots[slot] {
-            Some(value) => value.generation(),
-            None => unreachable!("asked a free slot for its generation"),
-        }
+        self[index].generation()
     }
 
     /// Indices of all entries, in order.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        self.chunks.iter().enumerate().flat_map(|(position, chunk)| {
-            let entries = chunk.slots.iter().enumerate().filter(|(_, entry)| entry.is_some());
-            entries.map(move |(slot, _)| (position * CHUNK + slot) as u32)
-        })
+        let all = 0..(self.chunks.len() * CHUNK) as u32;
+        all.filter(|&index| self.find(index).is_some())
+    }
+
+    #[inline(always)]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Option<T>> {
+        let (position, slot) = split(index);
+        Some(&mut self.chunks.get_mut(position)?.as_mut()?[slot])
     }
 
     #[inline]
-    fn note_free(&mut self, position: usize, slot: usize) {
-        let chunk = &mut self.chunks[position];
-        chunk.free |= 1 << slot;
-        chunk.live -= 1;
+    fn note_free(&mut self, index: u32) {
+        let (position, slot) = split(index);
+        let note = &mut self.notes[position];
+        note.free |= 1 << slot;
         self.len -= 1;
-        let is_empty = chunk.live == 0;
-        if !chunk.listed {
-            chunk.listed = true;
+        let is_empty = note.free == u128::MAX;
+        if !note.listed {
+            note.listed = true;
             self.with_room.push(position as u32);
         }
         // The last chunk with room stays, so that one entry that comes and goes costs no allocation.
@@ -180,8 +177,8 @@ impl<T: Entry> Slab<T> {
     #[inline]
     fn chunk_with_room(&mut self) -> usize {
         if let Some(&position) = self.with_room.last()
-            && let Some(chunk) = self.chunks.get(position as usize)
-            && chunk.has_room()
+            && let Some(note) = self.notes.get(position as usize)
+            && note.free != 0
         {
             return position as usize;
         }
@@ -191,24 +188,26 @@ impl<T: Entry> Slab<T> {
     #[cold]
     fn find_chunk_with_room(&mut self) -> usize {
         while let Some(&position) = self.with_room.last() {
-            if let Some(chunk) = self.chunks.get_mut(position as usize) {
-                if chunk.has_room() {
+            if let Some(note) = self.notes.get_mut(position as usize) {
+                if note.free != 0 {
                     return position as usize;
                 }
-                chunk.listed = false;
+                note.listed = false;
             }
             self.with_room.pop();
         }
-        let fresh = Chunk { slots: Vec::with_capacity(CHUNK), free: 0, live: 0, listed: true };
+        let (slots, note) = (Some(empty()), Note { free: u128::MAX, listed: true });
         let position = loop {
             match self.released.pop() {
                 Some(position) if (position as usize) < self.chunks.len() => {
-                    self.chunks[position as usize] = fresh;
+                    self.chunks[position as usize] = slots;
+                    self.notes[position as usize] = note;
                     break position as usize;
                 }
                 Some(_) => {}
                 None => {
-                    self.chunks.push(fresh);
+                    self.chunks.push(slots);
+                    self.notes.push(note);
                     break self.chunks.len() - 1;
                 }
             }
@@ -219,13 +218,16 @@ impl<T: Entry> Slab<T> {
 
     #[cold]
     fn release(&mut self, position: usize) {
-        self.chunks[position] = Chunk { slots: Vec::new(), free: 0, live: 0, listed: false };
+        self.chunks[position] = None;
+        self.notes[position] = Note { free: 0, listed: false };
         self.released.push(position as u32);
-        while self.chunks.last().is_some_and(|last| last.slots.capacity() == 0) {
+        while self.chunks.last().is_some_and(Option::is_none) {
             self.chunks.pop();
+            self.notes.pop();
         }
         if self.chunks.len() * 4 < self.chunks.capacity() {
             self.chunks.shrink_to(self.chunks.len() * 2);
+            self.notes.shrink_to(self.notes.len() * 2);
             let chunks = self.chunks.len() as u32;
             self.released.retain(|&position| position < chunks);
             self.released.shrink_to_fit();
@@ -233,9 +235,12 @@ impl<T: Entry> Slab<T> {
     }
 }
 
-impl<T> Chunk<T> {
-    fn has_room(&self) -> bool {
-        self.slots.capacity() > 0 && (self.free != 0 || self.slots.len() < CHUNK)
+/// Slots without entries. They are made where they stay: together they are too large for the stack of some threads.
+fn empty<T>() -> Box<Slots<T>> {
+    let slots: Box<[Option<T>]> = std::iter::repeat_with(|| None).take(CHUNK).collect();
+    match slots.try_into() {
+        Ok(slots) => slots,
+        Err(_) => unreachable!("a chunk has {CHUNK} slots"),
     }
 }
 
@@ -244,8 +249,7 @@ impl<T: Entry> Index<u32> for Slab<T> {
 
     #[inline(always)]
     fn index(&self, index: u32) -> &T {
-        let (position, slot) = split(index);
-        match &self.chunks[position].slots[slot] {
+        match self.find(index) {
             Some(value) => value,
             None => unreachable!("a link leads to a free slot"),
         }
@@ -255,8 +259,7 @@ impl<T: Entry> Index<u32> for Slab<T> {
 impl<T: Entry> IndexMut<u32> for Slab<T> {
     #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
-        let (position, slot) = split(index);
-        match &mut self.chunks[position].slots[slot] {
+        match self.find_mut(index) {
             Some(value) => value,
             None => unreachable!("a link leads to a free slot"),
         }
@@ -310,8 +313,8 @@ mod tests {
         for &id in &ids[1..] {
             slab.remove(id);
         }
-        let kept: usize = slab.chunks.iter().map(|chunk| chunk.slots.capacity()).sum();
-        assert!(kept <= 2 * CHUNK, "{kept} slots are kept for one entry");
+        let kept = slab.chunks.iter().flatten().count();
+        assert!(kept <= 2, "{kept} chunks are kept for one entry");
         assert_eq!(slab[ids[0]].1, 0);
         assert_eq!(slab.indices().collect::<Vec<_>>(), [ids[0]]);
     }

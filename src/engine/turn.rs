@@ -254,10 +254,9 @@ impl<W> Scheduler<W> {
         let mut asking: Vec<usize> = Vec::new();
         self.reserved.clear();
         self.hangs_on_grants = !self.only_windows;
-        let order = self.serving_order();
-        let mut lanes = order.iter();
-        let mut next = lanes.next();
-        while let Some(&lane) = next {
+        self.set_serving_order();
+        let mut place = 0;
+        while let Some(&lane) = self.order.get(place) {
             let waived = self.lanes[lane].overdue().is_some();
             let mut first: Option<(i64, usize, Fit)> = None;
             for position in 0..self.lanes[lane].rules.len() {
@@ -272,14 +271,12 @@ impl<W> Scheduler<W> {
                     Gate::ToAsk => Fit::ToAsk,
                     Gate::Reserved => {
                         if self.forfeit(now, rule, reserved_until) {
-                            self.order = order;
                             return Step::Demoted;
                         }
                         continue;
                     }
                     Gate::Closed(at) => {
                         if self.forfeit(now, rule, at) {
-                            self.order = order;
                             return Step::Demoted;
                         }
                         opens = [opens, at].into_iter().flatten().min();
@@ -292,7 +289,7 @@ impl<W> Scheduler<W> {
                 }
             }
             let Some((_, rule, fits)) = first else {
-                next = lanes.next();
+                place += 1;
                 continue;
             };
             let head = self.rings[rule].head;
@@ -303,7 +300,6 @@ impl<W> Scheduler<W> {
                 self.demote(now, head, refusal);
             } else if let Fit::Fits = fits {
                 self.grant(now, head, cost);
-                self.order = order;
                 return Step::Granted;
             } else if let Fit::ToAsk = fits {
                 // Whoever comes after it leaves it what it needs, until it is asked for.
@@ -315,16 +311,13 @@ impl<W> Scheduler<W> {
                 let at = self.wait_for_room(now, rule, head, waived);
                 reserved_until = at;
                 if self.forfeit(now, rule, at) {
-                    self.order = order;
                     return Step::Demoted;
                 }
                 opens = [opens, at].into_iter().flatten().min();
                 continue;
             }
-            self.order = order;
             return Step::Demoted;
         }
-        self.order = order;
         Step::Nothing(opens)
     }
 
@@ -336,15 +329,14 @@ impl<W> Scheduler<W> {
         reserved.extend(limits.filter(|&limit| costs.of(plan.shared_limits[limit].charge) > 0));
     }
 
-    /// Lanes with ready queues, in the order in which they are served: the most overdue first, then by urgency.
-    fn serving_order(&mut self) -> Vec<usize> {
-        let mut order = std::mem::take(&mut self.order);
+    /// Lists the lanes with ready queues in the order in which they are served: the most overdue first, then by urgency.
+    fn set_serving_order(&mut self) {
+        let Self { order, lanes, .. } = self;
         order.clear();
-        order.extend((0..self.lanes.len()).filter(|&lane| self.lanes[lane].ready > 0));
-        if order.iter().any(|&lane| self.lanes[lane].overdue().is_some()) {
-            order.sort_by_key(|&lane| Reverse(self.lanes[lane].overdue()));
+        order.extend((0..lanes.len()).filter(|&lane| lanes[lane].ready > 0));
+        if order.iter().any(|&lane| lanes[lane].overdue().is_some()) {
+            order.sort_by_key(|&lane| Reverse(lanes[lane].overdue()));
         }
-        order
     }
 
     /// Moves a queue that may not start out of its ring.
@@ -413,10 +405,11 @@ impl<W> Scheduler<W> {
             }
         }
         self.seat(now, index);
+        // What has a short list is not paced.
         if !self.each_window(index, |spec, state| state.grant_one(spec, now)) {
             self.each_limit(index, |spec, state, cost| state.grant(spec, now, cost));
+            self.charge_pace(now, index);
         }
-        self.charge_pace(now, index);
         match before {
             Some(before) => self.ask_for(index, before),
             None => {

@@ -64,8 +64,8 @@ impl Brief {
     pub(super) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
         match spec.anchor {
             Anchor::Start if spec.period.is_zero() => {}
-            Anchor::Start if self.knows_start && self.at.saturating_add(spec.period) > now => return false,
-            Anchor::Start => (self.at, self.cost, self.knows_start) = (spec.written(now), cost, true),
+            Anchor::Start if !self.write_start(spec, now, cost) => return false,
+            Anchor::Start => {}
             Anchor::End => return true,
         }
         self.outstanding -= cost;
@@ -79,10 +79,8 @@ impl Brief {
         let Some(awaited) = self.awaited.checked_add(1) else { return false };
         match spec.anchor {
             Anchor::Start if spec.period.is_zero() => {}
-            Anchor::Start if self.knows_start && self.at.saturating_add(spec.period) > now => return false,
-            Anchor::Start => {
-                (self.at, self.cost, self.knows_start) = (spec.written(now), 1, true);
-            }
+            Anchor::Start if !self.write_start(spec, now, 1) => return false,
+            Anchor::Start => {}
             Anchor::End => match self.outstanding.checked_add(1) {
                 Some(outstanding) => self.outstanding = outstanding,
                 None => return false,
@@ -90,6 +88,29 @@ impl Brief {
         }
         self.awaited = awaited;
         true
+    }
+
+    /// Writes a start down beside those of the same instant, or in the place of one that counts no longer. Returns false,
+    /// and changes nothing, if there is no way to.
+    #[inline(always)]
+    fn write_start(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
+        let at = spec.written(now);
+        let beside = if !self.knows_start || self.at.saturating_add(spec.period) <= now {
+            0
+        } else if self.at == at {
+            self.cost
+        } else {
+            return false;
+        };
+        let Some(cost) = beside.checked_add(cost) else { return false };
+        (self.at, self.cost, self.knows_start) = (at, cost, true);
+        true
+    }
+
+    /// When nothing is left of it; `None` while something is outstanding.
+    pub(super) fn free_at(&self, period: Nanos) -> Option<Instant> {
+        let left = if self.knows_start { self.at.saturating_add(period) } else { Instant::ZERO };
+        (self.outstanding == 0).then_some(left)
     }
 
     /// A response was read, and told nothing of it.

@@ -102,6 +102,23 @@ impl Full {
         }
     }
 
+    /// A request is granted that takes one of a window. Returns false, and changes nothing, if it is none.
+    #[inline]
+    pub(super) fn grant_one(&mut self, spec: &WindowSpec, now: Instant) -> bool {
+        let Kind::Window(window) = &mut self.kind else { return false };
+        self.awaited += 1;
+        window.grant(*spec, now, 1);
+        true
+    }
+
+    /// Its attempt begins. Returns false, and changes nothing, if it is no window.
+    #[inline]
+    pub(super) fn claim_one(&mut self, spec: &WindowSpec, now: Instant) -> bool {
+        let Kind::Window(window) = &mut self.kind else { return false };
+        window.claim(*spec, now, 1);
+        true
+    }
+
     /// The same for a window and a cost of one. Returns false, and changes nothing, if it is none.
     #[inline]
     pub(super) fn start_one(&mut self, spec: &WindowSpec, now: Instant) -> bool {

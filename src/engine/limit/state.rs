@@ -52,7 +52,13 @@ impl LimitState {
     /// The same for a window and a cost of one.
     #[inline]
     pub(crate) fn grant_one(&mut self, spec: &WindowSpec, now: Instant) {
-        self.write(|brief| brief.grant(*spec, now, 1), |full| full.grant(Spec::Window(*spec), now, 1));
+        let is_done = match self {
+            Self::Brief(brief) => brief.grant(*spec, now, 1),
+            Self::Full(full) => full.grant_one(spec, now),
+        };
+        if !is_done {
+            self.grant(Spec::Window(*spec), now, 1);
+        }
     }
 
     /// A request is outstanding, whether there is room for it or not.
@@ -73,7 +79,13 @@ impl LimitState {
     /// The same for a window and a cost of one.
     #[inline]
     pub(crate) fn claim_one(&mut self, spec: &WindowSpec, now: Instant) {
-        self.write(|brief| brief.claim(*spec, now, 1), |full| full.claim(Spec::Window(*spec), now, 1));
+        let is_done = match self {
+            Self::Brief(brief) => brief.claim(*spec, now, 1),
+            Self::Full(full) => full.claim_one(spec, now),
+        };
+        if !is_done {
+            self.claim(Spec::Window(*spec), now, 1);
+        }
     }
 
     /// A request for which there was room a moment ago is granted and begins in one.
@@ -185,7 +197,10 @@ impl LimitState {
 
     /// When nothing is left of it; `None` while something is outstanding.
     pub(crate) fn free_at(&self, spec: Spec<'_>) -> Option<Instant> {
-        self.look(|full| full.free_at(spec))
+        match self {
+            Self::Brief(brief) => brief.free_at(spec.window().period),
+            Self::Full(full) => full.free_at(spec),
+        }
     }
 
     pub(super) fn into_full(self) -> Full {

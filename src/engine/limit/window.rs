@@ -92,6 +92,7 @@ impl Window {
     }
 
     /// A request is granted: its cost is outstanding.
+    #[inline]
     pub(crate) fn grant(&mut self, spec: Spec, now: Instant, cost: u32) {
         self.outstanding += cost as u64;
         debug_assert!(
@@ -109,6 +110,7 @@ impl Window {
     }
 
     /// Its attempt begins.
+    #[inline]
     pub(crate) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) {
         match spec.anchor {
             Anchor::Start => self.count(spec, now, cost),
