@@ -423,7 +423,8 @@ mod tests {
     fn costs_and_deadlines_are_kept_apart() {
         let units = [5, 0, 9];
         for costs in [Costs::new(1, &[]), Costs::new(65_535, &[]), Costs::new(65_536, &[]), Costs::new(3, &units)] {
-            let mut request = Request::<()>::new(0, 0, Instant::ZERO, costs, Stage::Asleep);
+            let mut request = Request::<()>::new(0, 0, Instant::ZERO, Stage::Asleep, Generation::MIN);
+            request.set_costs(costs);
             for deadline in [Instant::NEVER, Instant::from_millis(5), Instant::NEVER] {
                 request.set_deadline(deadline);
                 assert_eq!(request.deadline(), deadline);
