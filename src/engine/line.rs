@@ -83,8 +83,9 @@ impl<W> Scheduler<W> {
 
     /// Puts a new request, which stands nowhere yet, last in its queue.
     pub(super) fn take_place(&mut self, now: Instant, id: RequestId, not_before: Option<Instant>, deadline: Instant) {
-        let queue = self.requests[id.index].queue;
-        self.requests[id.index].set_deadline(deadline);
+        let request = &mut self.requests[id.index];
+        let queue = request.queue;
+        request.set_deadline(deadline);
         self.count_in(queue, id.index);
         if deadline != Instant::NEVER {
             self.deadlines.push(deadline, id);
@@ -129,9 +130,10 @@ impl<W> Scheduler<W> {
 
     /// Puts a request that stands in line outside its queue back into it, by its number.
     pub(super) fn requeue(&mut self, index: u32, not_before: Instant) {
-        let queue = self.requests[index].queue;
-        self.requests[index].set_stage(Stage::Queued { not_before });
         let Self { requests, queues, .. } = self;
+        let request = &mut requests[index];
+        let queue = request.queue;
+        request.set_stage(Stage::Queued { not_before });
         let line = &mut *queues[queue];
         // The common case, a new request, is the last one.
         if line.waiting.is_empty() || requests[line.waiting.tail].is_before(&requests[index]) {
@@ -141,8 +143,8 @@ impl<W> Scheduler<W> {
         }
         line.waits += 1;
         // A queue that waits for its first request's instant, or for room that this one may not need.
-        let is_first = queues[queue].waiting.head == index;
-        match queues[queue].state() {
+        let is_first = line.waiting.head == index;
+        match line.state() {
             QueueState::Idle => self.make_ready(queue),
             QueueState::Parked { .. } if is_first => self.unpark(queue),
             QueueState::Blocked | QueueState::Yielding if is_first => self.make_ready(queue),
@@ -492,8 +494,7 @@ impl<W> Scheduler<W> {
         granted.unlink(requests, index);
         let next = granted.head;
         if was_first && next != NIL {
-            self.begin_lease(now, next);
-            let waker = self.requests[next].waker.take();
+            let waker = self.begin_lease(now, next).waker.take();
             self.wakes.extend(waker);
         }
     }
@@ -544,33 +545,42 @@ impl<W> Scheduler<W> {
     }
 
     fn count_in(&mut self, queue: u32, index: u32) {
-        let cost = self.requests[index].costs().of_turn(self.plan.fair_by);
-        let rule = usize::from(self.queues[queue].rule);
-        self.queues[queue].in_line += 1;
-        self.rules[rule].in_line += 1;
-        self.lanes[self.plan.rules[rule].lane].joined(cost);
+        let Self { plan, requests, queues, rules, lanes, .. } = self;
+        let cost = requests[index].costs().of_turn(plan.fair_by);
+        let record = &mut queues[queue];
+        let rule = usize::from(record.rule);
+        record.in_line += 1;
+        rules[rule].in_line += 1;
+        lanes[plan.rules[rule].lane].joined(cost);
     }
 
+    #[inline]
     fn count_out(&mut self, queue: u32) {
-        let rule = usize::from(self.queues[queue].rule);
-        self.queues[queue].in_line -= 1;
-        if self.queues[queue].in_line == 0 {
+        let Self { plan, queues, rules, lanes, .. } = self;
+        let record = &mut queues[queue];
+        let rule = usize::from(record.rule);
+        let line = &mut **record;
+        line.in_line -= 1;
+        let is_last = line.in_line == 0;
+        rules[rule].in_line -= 1;
+        lanes[plan.rules[rule].lane].left();
+        if is_last {
             self.wait_no_more(queue);
             self.queues[queue].rest();
         }
-        self.rules[rule].in_line -= 1;
-        self.lanes[self.plan.rules[rule].lane].left();
         self.door.note_freed(queue);
     }
 
     /// An attempt of the queue starts.
+    #[inline]
     fn count_running(&mut self, queue: u32) {
-        if let Some(retries) = &mut self.retries {
+        let Self { queues, rules, retries, .. } = self;
+        if let Some(retries) = retries {
             retries.start();
         }
-        let rule = usize::from(self.queues[queue].rule);
-        self.queues[queue].running += 1;
-        self.rules[rule].running += 1;
+        let record = &mut queues[queue];
+        record.running += 1;
+        rules[usize::from(record.rule)].running += 1;
     }
 
     fn each_clock(&mut self, index: u32, mut change: impl FnMut(&mut PaceClock, Nanos, u32)) {

@@ -93,7 +93,12 @@ impl<W> Scheduler<W> {
 
     /// Refuses what would take the room that is owed to a sibling, unless that one is kept from using it for longer than
     /// a lease.
+    #[inline]
     pub(super) fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
+        let record = &self.queues[id];
+        if self.keys[record.key].owed == 0 || record.owed {
+            return Ok(());
+        }
         let answer = self.is_left_what_is_owed(now, id, whose);
         let mut sibling = self.queues[id].sibling;
         while answer.is_err() && sibling != id {
@@ -117,9 +122,6 @@ impl<W> Scheduler<W> {
         let Self { plan, requests, queues, keys, days, .. } = self;
         let queue = &queues[id];
         let key = &mut keys[queue.key];
-        if key.owed == 0 || queue.owed {
-            return Ok(());
-        }
         let costs = whose.costs(requests, queues);
         let states = key.limits.as_mut_slice();
         let mut both = Ask::Room;

@@ -10,7 +10,7 @@ use super::plan::{LimitRef, RulePlan};
 use super::queue::{Queue, QueueState};
 use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler, Whom};
-use super::slab::{NIL, Slab};
+use super::slab::{Entry, NIL, Slab};
 use super::time::Instant;
 
 /// Grants and demotions of one turn. The owner holds a lock meanwhile: a hundred thousand keys that become due
@@ -153,12 +153,13 @@ impl<W> Scheduler<W> {
             && !self.anything_ready()
     }
 
-    /// A grant's lease begins.
-    pub(super) fn begin_lease(&mut self, now: Instant, index: u32) {
+    /// A grant's lease begins. Returns its request.
+    pub(super) fn begin_lease(&mut self, now: Instant, index: u32) -> &mut Request<W> {
         let lease = now.saturating_add(self.plan.lease);
-        self.requests[index].set_stage(Stage::Granted { lease });
-        let generation = self.requests.generation(index);
-        self.leases.push_back((lease, RequestId { index, generation }));
+        let request = &mut self.requests[index];
+        request.set_stage(Stage::Granted { lease });
+        self.leases.push_back((lease, RequestId { index, generation: request.generation() }));
+        request
     }
 
     pub(super) fn anything_ready(&self) -> bool {
@@ -417,21 +418,23 @@ impl<W> Scheduler<W> {
                 self.note_passed(id);
             }
         }
-        let line = &mut *self.queues[id];
+        let record = &mut self.queues[id];
+        let owed = record.owed;
+        let line = &mut **record;
         line.credit -= cost;
-        if line.credit > 0 && self.is_kept_by_its_key(now, id) {
+        let (mut credit, is_empty) = (line.credit, line.waiting.is_empty());
+        if credit > 0 && self.is_kept_by_its_key(now, id) {
             // It must not be the first of its key to be told so: it would be the first to come back.
-            self.queues[id].credit = 0;
+            credit = 0;
+            self.queues[id].credit = credit;
         }
-        let line = &mut *self.queues[id];
-        let credit = line.credit;
-        if line.waiting.is_empty() {
-            line.set_state(QueueState::Idle);
+        if is_empty {
+            self.queues[id].set_state(QueueState::Idle);
             self.leave_ring(id);
         } else if credit == 0 || credit < self.cost_of_turn(id) {
             self.next_round(id);
         }
-        if self.queues[id].owed {
+        if owed {
             self.clear_owed(id);
         }
     }
@@ -476,9 +479,10 @@ impl<W> Scheduler<W> {
         let Self { plan, queues, lanes, rings, .. } = self;
         let rule = usize::from(queues[id].rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
-        let credit = queues[id].credit.saturating_add(lanes[lane].quantum(weight));
-        lanes[lane].unlink(&mut rings[rule], queues, id);
-        lanes[lane].push_back(&mut rings[rule], queues, id, credit);
+        let (lane, ring) = (&mut lanes[lane], &mut rings[rule]);
+        let credit = queues[id].credit.saturating_add(lane.quantum(weight));
+        lane.unlink(ring, queues, id);
+        lane.push_back(ring, queues, id, credit);
     }
 
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit
