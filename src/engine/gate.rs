@@ -76,12 +76,18 @@ impl<W> Scheduler<W> {
         if hold > now {
             return Gate::Closed(Some(hold));
         }
+        if costs.is_plain() && reserved.is_empty() {
+            // Such a rule has no pace, no pool, and nothing in a store.
+            let quick = quick[rule].as_ref();
+            if quick.is_some_and(|quick| quick.has_room_for_all(shared, now)) {
+                return Gate::Open;
+            }
+        }
         let plan_of_rule = &plan.rules[rule];
         let takes = |limit: usize| costs.of(plan.shared_limits[limit].charge) > 0;
         if plan_of_rule.shared.iter().any(|bound| reserved.contains(&bound.limit) && takes(bound.limit)) {
             return Gate::Reserved;
         }
-        let is_open = costs.is_plain() && quick[rule].as_ref().is_some_and(|quick| quick.has_room_for_all(shared, now));
         let mut ask = |costs| {
             let answer = shared.ask_refs(&plan.shared_limits, &plan_of_rule.shared, days, now, costs, waived);
             match pool {
@@ -89,7 +95,7 @@ impl<W> Scheduler<W> {
                 Some(pool) => answer.and(pool.room(plan.pooled(), days, now, costs)),
             }
         };
-        let answer = if is_open { Ask::Room } else { ask(costs) };
+        let answer = ask(costs);
         let of_one = if answer != Ask::Room && !costs.is_plain() { ask(Costs::ONE) } else { answer };
         let too_costly = answer != Ask::Room && of_one == Ask::Room;
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
