@@ -109,6 +109,10 @@ impl Books {
         for (head, obstacles) in &heads {
             let Request { entry: Entry { rule, key, .. }, .. } = self.requests[*head];
             let Some(can_start) = self.can_start(obstacles) else { continue };
+            let bound = (0..self.limits.len()).filter(|&limit| self.limits[limit].binds(rule, key));
+            if wake.is_some() && bound.into_iter().any(|limit| self.may_trickle(limit, key)) {
+                continue;
+            }
             if self.head(rule, key).is_none() {
                 // One before it may have been granted or not.
                 continue;

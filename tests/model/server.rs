@@ -87,6 +87,21 @@ impl Books {
         Some((left - taken as i64, reset))
     }
 
+    /// Whether the machine may hold a limit's window to give back one at a time, past its reset: once nothing had been left
+    /// of it, and its next word was of little. How little that is depends on more than is written down here.
+    pub(crate) fn may_trickle(&self, position: usize, key: u64) -> bool {
+        let limit = &self.limits[position];
+        let is_same = |word: &&Word| word.limit == position && (!limit.each_key || word.key == key);
+        let lasts = match limit.kind {
+            Kind::Starts(period, _) | Kind::Responses(period, _) => period,
+            Kind::Running | Kind::Day(_) | Kind::Spaced(_) | Kind::Bucket(_) => limit.period,
+        };
+        let words = || self.words_said.iter().filter(is_same);
+        words()
+            .filter(|word| word.reset <= self.now && self.now < word.reset + lasts)
+            .any(|word| words().any(|empty| empty.order < word.order && empty.left == 0 && empty.reset <= word.sent))
+    }
+
     /// The response to a running attempt told this of a limit.
     pub(crate) fn told(&mut self, number: usize, position: usize, left: u64, reset: u64) {
         let request = &self.requests[number];

@@ -32,11 +32,12 @@ struct Gap {
     switches: u32,
 }
 
-/// Grants of a lane that a ready queue lets pass, and how many it may at most.
-#[derive(Clone, Copy, Debug)]
+/// Grants of a lane that a ready queue lets pass.
+#[derive(Clone, Debug)]
 struct Turn {
     passed: u64,
-    bound: u64,
+    /// Those that waited when it became ready: it may let each have one turn.
+    before: Vec<QueueId>,
 }
 
 /// The largest values seen, each beside what it is compared with.
@@ -97,8 +98,9 @@ impl Books {
             return Ok(());
         }
         let waiting = self.waiting_queues();
-        if self.a_costly_one_waits(&waiting) {
-            // With it waits whoever needs the same room, and nobody else.
+        let trickles = |&(_, key): &QueueId| (0..self.limits.len()).any(|limit| self.may_trickle(limit, key));
+        // With a costly one waits whoever needs the same room, and nobody else.
+        if self.a_costly_one_waits(&waiting) || waiting.iter().any(trickles) {
             self.shares.reset();
             return Ok(());
         }
@@ -220,20 +222,21 @@ impl Books {
         let lane = |queue: QueueId| spec.rules[queue.0].lane;
         shares.turns.retain(|queue, _| ready.contains(queue));
         for &queue in ready.iter().filter(|&&queue| lane(queue) == lane(served)) {
-            let others = waiting.iter().filter(|&&other| other != queue && lane(other) == lane(queue));
-            let turn_of = |other: &QueueId| spec.rules[other.0].weight * of_lanes[lane(queue)] + of_queues[other] - 1;
-            let bound = others.map(turn_of).sum();
-            let turn = shares.turns.entry(queue).or_insert(Turn { passed: 0, bound });
+            let others = waiting.iter().copied().filter(|&other| other != queue && lane(other) == lane(queue));
+            let turn = shares.turns.entry(queue).or_insert_with(|| Turn { passed: 0, before: others.collect() });
             if queue == served {
                 shares.turns.remove(&queue);
                 continue;
             }
             turn.passed += cost;
-            let beyond = turn.passed as i64 - turn.bound as i64;
+            // What a turn is worth is worked out when it comes: costlier ones may have come meanwhile.
+            let turn_of = |other: &QueueId| spec.rules[other.0].weight * of_lanes[lane(queue)] + of_queues[other] - 1;
+            let bound: u64 = turn.before.iter().map(turn_of).sum();
+            let beyond = turn.passed as i64 - bound as i64;
             shares.largest.turn = larger((shares.largest.turn, shares.largest.turns), (beyond, 1));
             shares.largest.turns += 1;
-            if turn.passed > turn.bound {
-                return Err(format!("{queue:?}, ready, let {} pass, of {} at most", turn.passed, turn.bound));
+            if turn.passed > bound {
+                return Err(format!("{queue:?}, ready, let {} pass, of {bound} at most", turn.passed));
             }
         }
         Ok(())
