@@ -27,6 +27,19 @@ fn a_costly_request_gets_its_turn_below_a_saturated_lane() {
     assert_eq!(starts.len(), 1_002);
 }
 
+/// What a turn is worth was worked out when a queue took its place: whose first request turned out to be a costlier one
+/// than all by then lost that turn, and let another one pass.
+#[test]
+fn a_request_that_became_first_and_is_costly_starts_in_its_queues_turn() {
+    let mut world = World::new("overall = '1000/1s'");
+    world.enqueue_many("default", 1, 9);
+    let first = world.enqueue("default", 2);
+    let costly = world.enqueue_as("default", 2, Manner::Prompt, Entry { cost: 3, ..Entry::default() });
+    world.withdraw(first);
+    assert_eq!(world.order.iter().position(|&number| number == costly), Some(1), "{:?}", world.order);
+    assert_eq!(world.order.len(), 10);
+}
+
 #[test]
 fn a_costly_request_of_a_key_waits_its_turn_among_siblings() {
     let mut world = World::new("per_key = '5/1s'\n[rules]\nlarge = {}\nsmall = {}");

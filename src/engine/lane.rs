@@ -10,7 +10,7 @@
 //! differs by at most C + (c − 1)/w + (c' − 1)/w': by 1 where every request costs 1.
 
 use super::plan::{LanePlan, Plan};
-use super::queue::{Links, Queue, QueueState};
+use super::queue::{Credit, Links, Queue, QueueState};
 use super::slab::{NIL, Slab};
 
 /// All queues of one priority.
@@ -87,15 +87,24 @@ impl Lane {
         weight.max(1).saturating_mul(self.largest_cost)
     }
 
-    /// Puts a queue last in its ring and in its lane.
-    pub(super) fn push_back(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u32) {
+    /// What a queue of this weight may start if its turn is now and its first request takes `cost` of it.
+    pub(super) fn worth(&self, credit: Credit, weight: u32, cost: u32) -> u32 {
+        match credit {
+            // One that came meanwhile and is costlier than all by then starts in this turn all the same.
+            Credit::Due(worth) if worth < cost => worth.max(self.quantum(weight)),
+            Credit::Due(worth) | Credit::Left(worth) => worth,
+        }
+    }
+
+    /// Puts a queue last in its ring and in its lane, with what its turn is worth.
+    pub(super) fn push_back(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, worth: u32) {
         self.back += 1;
         let prev = ring.tail;
         self.ready += usize::from(prev == NIL);
         let queue = &mut queues[id];
         queue.set_state(QueueState::Ready);
         queue.ticket = self.back;
-        queue.credit = credit;
+        queue.set_credit(Credit::Due(worth));
         queue.ring = Links { prev, next: NIL };
         ring.owed += u32::from(queue.owed);
         if prev == NIL {
@@ -107,14 +116,14 @@ impl Lane {
     }
 
     /// Puts a queue first in its ring and in its lane.
-    pub(super) fn push_front(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: u32) {
+    pub(super) fn push_front(&mut self, ring: &mut Ring, queues: &mut Slab<Queue>, id: u32, credit: Credit) {
         self.front -= 1;
         let next = ring.head;
         self.ready += usize::from(next == NIL);
         let queue = &mut queues[id];
         queue.set_state(QueueState::Ready);
         queue.ticket = self.front;
-        queue.credit = credit;
+        queue.set_credit(credit);
         queue.ring = Links { prev: NIL, next };
         ring.owed += u32::from(queue.owed);
         if next == NIL {

@@ -5,7 +5,7 @@ use super::cost::Costs;
 use super::limit::{self, LimitState, PaceClock, Spec};
 use super::plan::{LimitRef, LimitSpec, Overflow, PaceRef, RuleId, RulePlan};
 use super::pool::Route;
-use super::queue::{Queue, QueueState};
+use super::queue::{Credit, Queue, QueueState};
 use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler};
 use super::slab::NIL;
@@ -384,7 +384,7 @@ impl<W> Scheduler<W> {
         let RulePlan { lane, weight, .. } = plan.rules[rule];
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
-            lanes[lane].push_front(&mut rings[rule], queues, queue, quantum);
+            lanes[lane].push_front(&mut rings[rule], queues, queue, Credit::Due(quantum));
         } else if queues[queue].state() == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
             lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
@@ -496,45 +496,6 @@ impl<W> Scheduler<W> {
         if was_first && next != NIL {
             let waker = self.begin_lease(now, next).waker.take();
             self.wakes.extend(waker);
-        }
-    }
-
-    /// Counts what a queue has outstanding in its own limits, which forgot it. Looks at every request, if it has anything.
-    pub(super) fn count_outstanding(&mut self, queue: u32) {
-        if self.queues[queue].running == 0 && self.queues[queue].granted.is_empty() {
-            return;
-        }
-        let Self { plan, requests, queues, days, .. } = self;
-        let Queue { rule, numbers, limits, .. } = &mut queues[queue];
-        let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
-        for index in requests.indices().filter(|&index| requests[index].queue == queue) {
-            let request = &requests[index];
-            let (stage, is_awaited) = (request.stage(), request.is_awaited());
-            limits.for_all(own, days, request.costs(), |spec, state, cost| {
-                if stage.is_outstanding(spec.counts_from_end()) {
-                    state.owe(cost);
-                }
-                if is_awaited {
-                    state.expect(cost);
-                }
-            });
-        }
-    }
-
-    /// Counts what is outstanding anywhere, in limits that forgot it all.
-    pub(super) fn owe_all(&mut self) {
-        let indices: Vec<u32> = self.requests.indices().collect();
-        for index in indices {
-            let request = &self.requests[index];
-            let (stage, is_awaited) = (request.stage(), request.is_awaited());
-            self.each_limit(index, |spec, state, cost| {
-                if stage.is_outstanding(spec.counts_from_end()) {
-                    state.owe(cost);
-                }
-                if is_awaited {
-                    state.expect(cost);
-                }
-            });
         }
     }
 

@@ -33,6 +33,7 @@ mod plan;
 mod pool;
 mod queue;
 mod quick;
+mod recount;
 mod request;
 mod retry;
 mod retry_budget;

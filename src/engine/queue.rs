@@ -114,12 +114,14 @@ pub(super) struct Line {
     pub(super) ring: Links,
     /// Its turn: the lane serves the smallest.
     pub(super) ticket: i64,
-    /// What it may still start in this turn.
-    pub(super) credit: u32,
+    /// Its [`Credit`], without whether its turn has begun.
+    credit: u32,
     /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
     pub(super) passed: u32,
     /// Whether it left its ring for want of an endpoint: it goes back to its old place.
     pub(super) awaits_pool: bool,
+    /// Whether its turn has begun.
+    has_begun: bool,
     /// Where it stands, without what belongs to that.
     place: Place,
     /// Where it stands among those that are told when something happens at an endpoint: its lane and its turn.
@@ -141,6 +143,15 @@ pub(super) enum QueueState {
     Blocked,
     /// Until a sibling has had what is owed to it. It keeps its place: its ticket and what it may still start.
     Yielding,
+}
+
+/// What a queue may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// Its turn is to come, and was worth so much when it took its place.
+    Due(u32),
+    /// So much is left of its turn.
+    Left(u32),
 }
 
 /// A [`QueueState`] without what belongs to it.
@@ -165,6 +176,7 @@ impl Line {
         credit: 0,
         passed: 0,
         awaits_pool: false,
+        has_begun: false,
         place: Place::Idle,
         pool_place: None,
         finger: NIL,
@@ -190,6 +202,17 @@ impl Line {
             }
             QueueState::Blocked => Place::Blocked,
             QueueState::Yielding => Place::Yielding,
+        };
+    }
+
+    pub(super) const fn credit(&self) -> Credit {
+        if self.has_begun { Credit::Left(self.credit) } else { Credit::Due(self.credit) }
+    }
+
+    pub(super) const fn set_credit(&mut self, credit: Credit) {
+        (self.has_begun, self.credit) = match credit {
+            Credit::Due(worth) => (false, worth),
+            Credit::Left(left) => (true, left),
         };
     }
 

@@ -7,7 +7,7 @@ use super::cost::Costs;
 use super::gate::{Gate, Refusal, Whose, pace_due};
 use super::limit::Ask;
 use super::plan::{LimitRef, RulePlan};
-use super::queue::{Queue, QueueState};
+use super::queue::{Credit, Queue, QueueState};
 use super::request::{Request, Stage};
 use super::scheduler::{Due, Scheduler, Whom};
 use super::slab::{Entry, NIL, Slab};
@@ -295,12 +295,13 @@ impl<W> Scheduler<W> {
             };
             let head = self.rings[rule].head;
             let cost = self.cost_of_turn(head);
-            if self.queues[head].credit < cost {
+            let worth = self.worth(head, cost);
+            if worth < cost {
                 self.next_round(head);
             } else if let Err(refusal) = self.check(now, head, Whose::First(head), waived) {
                 self.demote(now, head, refusal);
             } else if let Fit::Fits = fits {
-                self.grant(now, head, cost);
+                self.grant(now, head, worth - cost);
                 return Step::Granted;
             } else if let Fit::ToAsk = fits {
                 // Whoever comes after it leaves it what it needs, until it is asked for.
@@ -382,8 +383,8 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Grants a queue's first request, which takes `cost` of its turn.
-    fn grant(&mut self, now: Instant, id: u32, cost: u32) {
+    /// Grants a queue's first request, after which so much is left of its turn.
+    fn grant(&mut self, now: Instant, id: u32, left: u32) {
         let rule = usize::from(self.queues[id].rule);
         let lane = self.plan.rules[rule].lane;
         let before =
@@ -418,20 +419,16 @@ impl<W> Scheduler<W> {
                 self.note_passed(id);
             }
         }
+        // It must not be the first of its key to be told that the key is kept: it would be the first to come back.
+        let left = if left > 0 && self.is_kept_by_its_key(now, id) { 0 } else { left };
         let record = &mut self.queues[id];
         let owed = record.owed;
         let line = &mut **record;
-        line.credit -= cost;
-        let (mut credit, is_empty) = (line.credit, line.waiting.is_empty());
-        if credit > 0 && self.is_kept_by_its_key(now, id) {
-            // It must not be the first of its key to be told so: it would be the first to come back.
-            credit = 0;
-            self.queues[id].credit = credit;
-        }
-        if is_empty {
-            self.queues[id].set_state(QueueState::Idle);
+        line.set_credit(Credit::Left(left));
+        if line.waiting.is_empty() {
+            line.set_state(QueueState::Idle);
             self.leave_ring(id);
-        } else if credit == 0 || credit < self.cost_of_turn(id) {
+        } else if left == 0 || left < self.cost_of_turn(id) {
             self.next_round(id);
         }
         if owed {
@@ -474,15 +471,24 @@ impl<W> Scheduler<W> {
         })
     }
 
-    /// A queue's turn is over: it goes last, with what it may start in its next one.
+    /// What a queue may start if its turn is now and its first request takes `cost` of it.
+    fn worth(&self, id: u32, cost: u32) -> u32 {
+        let queue = &self.queues[id];
+        let RulePlan { lane, weight, .. } = self.plan.rules[usize::from(queue.rule)];
+        self.lanes[lane].worth(queue.credit(), weight, cost)
+    }
+
+    /// A queue's turn is over: it goes last, with what it did not start in this one.
     fn next_round(&mut self, id: u32) {
         let Self { plan, queues, lanes, rings, .. } = self;
-        let rule = usize::from(queues[id].rule);
+        let record = &queues[id];
+        let (Credit::Due(saved) | Credit::Left(saved)) = record.credit();
+        let rule = usize::from(record.rule);
         let RulePlan { lane, weight, .. } = plan.rules[rule];
         let (lane, ring) = (&mut lanes[lane], &mut rings[rule]);
-        let credit = queues[id].credit.saturating_add(lane.quantum(weight));
+        let worth = saved.saturating_add(lane.quantum(weight));
         lane.unlink(ring, queues, id);
-        lane.push_back(ring, queues, id, credit);
+        lane.push_back(ring, queues, id, worth);
     }
 
     /// Reserves the widest of the limits that have no room for a costly request, and what lies inside that one: a limit

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Answers, Asked, Batch, Given, Line, MOST, Serial, Site, Store, Take, Told, Wait, is_cap};
 use crate::engine::answer::{KeyId, RequestId};
 use crate::engine::plan::{LimitKind, LimitRef, LimitSpec, RuleId};
-use crate::engine::queue::{Queue, QueueState};
+use crate::engine::queue::{Credit, Queue, QueueState};
 use crate::engine::request::Stage;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::time::{Instant, Nanos};
@@ -19,7 +19,7 @@ const SOON: Nanos = Nanos::from_millis(20);
 
 /// How things stood before a request had its turn.
 pub(in crate::engine) struct Before {
-    credit: u32,
+    credit: Credit,
     lane: usize,
     waived: bool,
     /// Lane by lane.
@@ -180,7 +180,7 @@ impl<W> Scheduler<W> {
     /// How things stand before a queue of a lane has its turn.
     pub(in crate::engine) fn before_asking(&self, queue: u32, lane: usize) -> Before {
         Before {
-            credit: self.queues[queue].credit,
+            credit: self.queues[queue].credit(),
             lane,
             waived: self.lanes[lane].overdue().is_some(),
             bypassed: self.lanes.iter().map(|lane| lane.bypassed).collect(),

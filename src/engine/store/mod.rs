@@ -19,6 +19,7 @@ use super::answer::{KeyId, RequestId};
 use super::limit::{self, Alone};
 use super::plan::{LimitKind, LimitSpec, Plan, RuleId, RulePlan};
 use super::pool::EndpointId;
+use super::queue::Credit;
 use super::time::{Instant, Nanos};
 
 use self::observed::Servers;
@@ -211,7 +212,7 @@ pub(super) struct Store {
 struct Asked {
     id: RequestId,
     takes: Vec<Take>,
-    credit: u32,
+    credit: Credit,
     bypassed: u32,
     passed_by: Vec<usize>,
 }
