@@ -31,3 +31,36 @@ fn requests_evict_in_passing_where_no_timer_runs() {
     }
     assert!(world.key_count() <= 2, "{}", world.key_count());
 }
+
+#[test]
+fn keys_that_never_get_work_are_gone_in_time() {
+    let mut world = World::new("per_key = '1/1s'");
+    let scheduler = &mut world.scheduler;
+    for tag in 0..1_000 {
+        scheduler.add_key(ms(tag * 2), tag);
+    }
+    // Those of the first second, and then those of the next one.
+    for (now, expected) in [(1_999, 0..500), (2_000, 500..1_000)] {
+        while scheduler.next_wake().is_some_and(|wake| wake <= ms(now)) {
+            scheduler.dispatch(ms(now));
+        }
+        assert!(scheduler.take_evicted().drain(..).map(|evicted| evicted.tag).eq(expected), "at {now} ms");
+    }
+    assert_eq!(scheduler.next_wake(), None);
+}
+
+#[test]
+fn whoever_takes_the_place_of_a_key_that_is_another_now_is_not_kept_for_as_long_as_that_one() {
+    let mut world = World::new("[rules]\nquick = '1/1s'\nslow = '1/1h'");
+    world.judged = false;
+    world.enter("slow", 1);
+    world.enter("slow", 2);
+    world.run_until(1_000);
+    let (old, new) = (world.key(1), world.key(2));
+    assert!(world.scheduler.alias(ms(1_000), old, new));
+    world.enter("quick", 3);
+    let third = world.key(3);
+    world.run_until(3_000);
+    assert!(!world.scheduler.knows(third));
+    assert!(world.scheduler.knows(new));
+}

@@ -8,10 +8,8 @@ use super::answer::{Evicted, KeyId};
 use super::queue::Queue;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
-use super::time::{Instant, Nanos};
-
-/// Sweeps happen at multiples of this.
-const GRID: Nanos = Nanos::from_secs(1);
+use super::sweeps::GRID;
+use super::time::Instant;
 
 /// Records that a request looks at in passing.
 const IN_PASSING: usize = 2;
@@ -19,13 +17,25 @@ const IN_PASSING: usize = 2;
 impl<W> Scheduler<W> {
     /// A key may have become idle: the sweep will look at it.
     pub(super) fn note_idle(&mut self, now: Instant, index: u32) {
-        let key = &self.keys[index];
-        if key.busy > 0 || key.swept {
+        if self.sweeps.has(index) || self.is_busy(index) {
             return;
         }
-        let at = on_grid(self.free_at(index).max(now));
-        self.keys[index].swept = true;
+        let at = self.free_at(index).max(now);
         self.sweeps.push(at, index);
+    }
+
+    /// Whether a key has requests.
+    pub(super) fn is_busy(&self, index: u32) -> bool {
+        let first = self.keys[index].queues;
+        let mut queue = first;
+        while queue != NIL {
+            let Queue { requests, sibling, .. } = self.queues[queue];
+            if requests > 0 {
+                return true;
+            }
+            queue = if sibling == first { NIL } else { sibling };
+        }
+        false
     }
 
     /// Evicts in passing, for owners whose timer does not run.
@@ -38,9 +48,9 @@ impl<W> Scheduler<W> {
     /// Looks at idle keys whose time has come. Returns false if there are more.
     pub(super) fn sweep(&mut self, now: Instant, at_most: usize) -> bool {
         for _ in 0..at_most {
-            let Some((_, index)) = self.sweeps.pop_due(now) else { return true };
+            let Some((index, is_noted)) = self.sweeps.pop_due(now) else { return true };
             // Otherwise it was dissolved into another key meanwhile.
-            if !self.forget_sweep(index) || self.keys[index].busy > 0 {
+            if !is_noted || self.is_busy(index) {
                 continue;
             }
             let id = KeyId { index, generation: self.keys.generation(index) };
@@ -56,24 +66,20 @@ impl<W> Scheduler<W> {
         self.sweeps.peek().is_none_or(|(at, _)| at > now)
     }
 
-    /// The sweep will not look at a key any more. Returns whether it was to.
-    pub(super) fn forget_sweep(&mut self, index: u32) -> bool {
-        self.keys.find_mut(index).is_some_and(|key| std::mem::take(&mut key.swept))
-    }
-
     /// When nothing is left of an idle key.
     fn free_at(&self, index: u32) -> Instant {
         let key = &self.keys[index];
         let rows = self.rows_last(KeyId { index, generation: self.keys.generation(index) });
-        let mut latest = key.hold.max(key.limits.free_at(&self.plan.key_limits, &self.days).unwrap_or(Instant::NEVER));
+        let mut latest =
+            key.extras.hold().max(key.limits.free_at(&self.plan.key_limits, &self.days).unwrap_or(Instant::NEVER));
         let first = key.queues;
         let mut queue = first;
         while queue != NIL {
             let record = &self.queues[queue];
-            let own = Queue::own(&record.numbers, &self.plan.rules[usize::from(record.rule)]);
+            let own = Queue::own(&record.extras, &self.plan.rules[usize::from(record.rule)]);
             let own = record.limits.free_at(own, &self.days);
-            let learnt = record.numbers.as_ref().map_or(Instant::ZERO, |own| own.learnt_until());
-            latest = latest.max(record.hold).max(learnt).max(own.unwrap_or(Instant::NEVER));
+            let learnt = record.extras.numbers().map_or(Instant::ZERO, |own| own.learnt_until());
+            latest = latest.max(record.extras.hold()).max(learnt).max(own.unwrap_or(Instant::NEVER));
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
         latest.max(rows).max(self.seat_free_at(index).unwrap_or(Instant::NEVER))
@@ -92,9 +98,4 @@ impl<W> Scheduler<W> {
         }
         self.evicted.push(Evicted { tag: record.tag, id });
     }
-}
-
-/// The first multiple of the grid that is not before `at`.
-const fn on_grid(at: Instant) -> Instant {
-    Instant::from_nanos(at.as_nanos().div_ceil(GRID.get()).saturating_mul(GRID.get()))
 }

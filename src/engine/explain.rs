@@ -225,7 +225,7 @@ impl<W> Scheduler<W> {
         let (numbers, own) = match at.queue.map(|queue| &mut queues[queue]) {
             Some(queue) => {
                 owed = queue.owed;
-                (Queue::own(&queue.numbers, plan_of_rule), &mut queue.limits)
+                (Queue::own(&queue.extras, plan_of_rule), &mut queue.limits)
             }
             None => {
                 fresh_own = LimitStates::new(&plan_of_rule.own);
@@ -235,7 +235,7 @@ impl<W> Scheduler<W> {
         let of_key = match at.key.map(|key| &mut keys[key]) {
             Some(key) => {
                 if !waived && !owed {
-                    due = due.max(pace_due(&plan_of_rule.key_pace, key.sides.clocks(), costs));
+                    due = due.max(pace_due(&plan_of_rule.key_pace, key.extras.clocks(), costs));
                 }
                 &mut key.limits
             }
@@ -265,18 +265,10 @@ impl<W> Scheduler<W> {
     /// How many of its queue start before a request that is waiting or granted.
     fn before(&self, queue: u32, request: u32) -> usize {
         let queue = &self.queues[queue];
-        let mut ahead = 0;
-        for list in [queue.granted, queue.waiting] {
-            let mut index = list.head;
-            while index != NIL {
-                if index == request {
-                    return ahead;
-                }
-                ahead += 1;
-                index = self.requests[index].links.next;
-            }
-        }
-        ahead
+        let first = (!queue.waiting.is_empty()).then_some(queue.waiting.head);
+        let next = |&index: &u32| Some(self.requests[index].links.next).filter(|&next| next != NIL);
+        let waiting = std::iter::successors(first, next);
+        queue.granted.iter(&self.requests).chain(waiting).take_while(|&index| index != request).count()
     }
 
     /// How many ready queues are served before one: those before it in its lane, all of its lane if it is not ready,
@@ -302,7 +294,7 @@ impl<W> Scheduler<W> {
     /// To which of the key's other queues the next room is owed that this one would need, too.
     fn owed_to(&self, queue: u32) -> Option<RuleId> {
         let own = &self.queues[queue];
-        if self.keys[own.key].owed == 0 || own.owed {
+        if own.owed {
             return None;
         }
         let mut sibling = own.sibling;

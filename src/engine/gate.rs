@@ -158,11 +158,11 @@ impl<W> Scheduler<W> {
         };
         let queue = &mut queues[id];
         let key = &mut keys[queue.key];
-        let hold = not_before.max(queue.hold).max(key.hold);
+        let hold = not_before.max(queue.extras.hold()).max(key.extras.hold());
         if hold > now {
             return Err(Refusal::Until(hold));
         }
-        if costs.is_plain() && queue.numbers.is_none() {
+        if costs.is_plain() && queue.extras.numbers().is_none() {
             // Such a rule has no pace, no pool, and nothing in a store.
             let quick = quick[usize::from(queue.rule)].as_ref();
             if quick.is_some_and(|quick| quick.has_room_for_key(&mut queue.limits, &mut key.limits, now)) {
@@ -170,13 +170,13 @@ impl<W> Scheduler<W> {
             }
         }
         let rule = &plan.rules[usize::from(queue.rule)];
-        let own = queue.limits.ask_all(Queue::own(&queue.numbers, rule), days, now, costs);
+        let own = queue.limits.ask_all(Queue::own(&queue.extras, rule), days, now, costs);
         if own != Ask::Room {
             return Err(Refusal::from(own));
         }
         if let Some(store) = store.as_deref().filter(|store| store.closes_any()) {
             let id_of_key = KeyId { index: queue.key, generation: key.generation() };
-            let own = (0..Queue::own(&queue.numbers, rule).len())
+            let own = (0..Queue::own(&queue.extras, rule).len())
                 .map(|limit| (Site::Own(RuleId(queue.rule), id_of_key, limit), 0));
             let is_waived = waived || queue.owed;
             let of_key = rule
@@ -192,10 +192,10 @@ impl<W> Scheduler<W> {
         let waived = waived || queue.owed;
         let of_key = key.limits.ask_refs(&plan.key_limits, &rule.key, days, now, costs, waived);
         if of_key == Ask::Room {
-            let due = pace_due(&rule.key_pace, key.sides.clocks(), costs);
+            let due = pace_due(&rule.key_pace, key.extras.clocks(), costs);
             return if due > now && !waived { Err(Refusal::Until(due)) } else { self.ask_pool(now, id, whose) };
         }
-        let (passed, owed) = (queue.passed, queue.owed);
+        let (passed, owed) = (queue.extras.passed(), queue.owed);
         if (owed || self.patience(id).is_some_and(|need| passed >= need)) && self.waits_for_siblings(now, id, of_key) {
             return Err(Refusal::Passed(of_key));
         }

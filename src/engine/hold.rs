@@ -97,12 +97,12 @@ impl<W> Scheduler<W> {
             }
             Target::Key(key) => {
                 let record = self.keys.get(key.index, key.generation)?;
-                (record.hold, record.hold_cause)
+                (record.extras.hold(), record.extras.hold_cause())
             }
             Target::Queue(rule, key) => {
                 self.keys.get(key.index, key.generation)?;
                 let queue = &self.queues[self.find_queue(key.index, rule)?];
-                (queue.hold, queue.hold_cause)
+                (queue.extras.hold(), queue.extras.hold_cause())
             }
             Target::Endpoint(endpoint) => self.endpoint_hold(endpoint)?,
             Target::Request => return None,
@@ -117,9 +117,9 @@ impl<W> Scheduler<W> {
         }
         self.hold > now
             || self.rules.iter().any(|rule| rule.hold > now)
-            || self.keys.indices().any(|index| self.keys[index].hold > now)
+            || self.keys.indices().any(|index| self.keys[index].extras.hold() > now)
             || self.pool.as_ref().is_some_and(|pool| pool.endpoints.iter().any(|endpoint| endpoint.hold > now))
-            || self.queues.indices().any(|index| self.queues[index].hold > now)
+            || self.queues.indices().any(|index| self.queues[index].extras.hold() > now)
     }
 
     pub(super) fn set_hold(&mut self, now: Instant, target: Target, until: Instant, cause: HoldCause) -> bool {
@@ -146,7 +146,7 @@ impl<W> Scheduler<W> {
         }
     }
 
-    /// Where the hold of a known target is written down; a queue that is not there is made, or is not to be held.
+    /// Where the hold of a known target is written down; what is not there is made, or is not to be held.
     fn hold_mut(&mut self, target: Target, make: bool) -> Option<(&mut Instant, &mut HoldCause)> {
         match target {
             Target::Overall => Some((&mut self.hold, &mut self.hold_cause)),
@@ -154,14 +154,10 @@ impl<W> Scheduler<W> {
                 let rule = &mut self.rules[usize::from(rule.0)];
                 Some((&mut rule.hold, &mut rule.hold_cause))
             }
-            Target::Key(key) => {
-                let record = &mut self.keys[key.index];
-                Some((&mut record.hold, &mut record.hold_cause))
-            }
+            Target::Key(key) => self.keys[key.index].extras.hold_mut(make),
             Target::Queue(rule, key) => {
                 let queue = if make { self.queue_of(key.index, rule) } else { self.find_queue(key.index, rule)? };
-                let queue = &mut self.queues[queue];
-                Some((&mut queue.hold, &mut queue.hold_cause))
+                self.queues[queue].extras.hold_mut(make)
             }
             Target::Endpoint(endpoint) => {
                 let endpoint = self.endpoint_mut(endpoint)?;

@@ -9,8 +9,9 @@
 //! saves for its next turn is less than its own largest cost c. So while two queues are ready, what they get per weight
 //! differs by at most C + (c − 1)/w + (c' − 1)/w': by 1 where every request costs 1.
 
+use super::list::Links;
 use super::plan::{LanePlan, Plan};
-use super::queue::{Credit, Links, Queue, QueueState};
+use super::queue::{Credit, Queue, QueueState};
 use super::slab::{NIL, Slab};
 
 /// All queues of one priority.

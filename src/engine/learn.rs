@@ -41,7 +41,7 @@ impl<W> Scheduler<W> {
             return;
         }
         let Some(kind) = learnt(configured.kind, count, window.per, learn) else { return };
-        let present = Queue::own(&record.numbers, plan);
+        let present = Queue::own(&record.extras, plan);
         let change = (present[position].kind != kind).then(|| {
             let replace = |(at, spec): (usize, &LimitSpec)| match (spec.kind, kind) {
                 _ if at == position => LimitSpec { kind, ..spec.clone() },
@@ -56,16 +56,16 @@ impl<W> Scheduler<W> {
         });
         let until = now.saturating_add(KEPT);
         if let Some(specs) = change {
-            let configured = record.numbers.as_ref().and_then(|own| own.configured()).map(Arc::clone);
+            let configured = record.extras.numbers().and_then(|own| own.configured()).map(Arc::clone);
             self.renumber_in_store(now, queue, Some(Own { specs, learnt: Some(Learnt { until, configured }) }));
-        } else if let Some(learnt) = self.queues[queue].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
+        } else if let Some(learnt) = self.queues[queue].extras.numbers_mut().and_then(|own| own.learnt.as_mut()) {
             learnt.until = until;
         }
     }
 
     /// Goes back to the configured numbers, if the server has told no others for a day.
     pub(super) fn unlearn(&mut self, now: Instant, queue: u32) {
-        let Some(own) = &self.queues[queue].numbers else { return };
+        let Some(own) = self.queues[queue].extras.numbers() else { return };
         let Some(Learnt { until, configured }) = &own.learnt else { return };
         if *until <= now {
             let configured = configured.as_ref().map(|specs| Own::given(Arc::clone(specs)));
@@ -93,12 +93,12 @@ impl<W> Scheduler<W> {
 
     /// The same, whether what waits still fits or not.
     pub(super) fn count_under(&mut self, now: Instant, queue: u32, numbers: Option<Own>) {
-        let numbers = numbers.map(Box::new);
-        let Queue { rule, numbers: old, limits, .. } = &mut self.queues[queue];
+        let Queue { rule, extras, limits, .. } = &mut self.queues[queue];
         let plan = &self.plan.rules[usize::from(*rule)];
-        limits.change_to(now, (Queue::own(old, plan), &self.days), (Queue::own(&numbers, plan), &self.days));
-        self.any_end |= Queue::own(&numbers, plan).iter().any(|spec| limit::counts_from_end(spec.kind));
-        *old = numbers;
+        let old = extras.set_numbers(numbers);
+        let (old, new) = (old.as_ref().map_or(&*plan.own, |own| &own.specs), Queue::own(extras, plan));
+        limits.change_to(now, (old, &self.days), (new, &self.days));
+        self.any_end |= new.iter().any(|spec| limit::counts_from_end(spec.kind));
         self.count_outstanding(queue);
     }
 }
@@ -126,7 +126,7 @@ impl Own {
 impl Queue {
     /// The limits that are configured for it, whatever was learnt: the key's numbers, else the rule's.
     pub(super) fn configured<'a>(&'a self, rule: &'a RulePlan) -> &'a [LimitSpec] {
-        self.numbers.as_ref().and_then(|own| own.configured()).map_or(&*rule.own, |specs| &**specs)
+        self.extras.numbers().and_then(|own| own.configured()).map_or(&*rule.own, |specs| &**specs)
     }
 }
 

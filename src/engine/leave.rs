@@ -6,7 +6,7 @@
 //! to the same.
 
 use super::answer::RequestId;
-use super::queue::Links;
+use super::list::Links;
 use super::request::Stage;
 use super::scheduler::Scheduler;
 use super::slab::NIL;
@@ -32,9 +32,8 @@ impl<W> Scheduler<W> {
         }
         let queue = &mut queues[request.queue];
         let position = usize::from(queue.rule);
-        let Some(line) = queue.line_mut() else { return false };
-        line.unqueue(requests, id.index);
-        line.in_line -= 1;
+        queue.unqueue(requests, id.index);
+        queue.in_line -= 1;
         queue.requests -= 1;
         rules[position].in_line -= 1;
         lanes[plan.rules[position].lane].left();

@@ -132,22 +132,16 @@ impl<W> Scheduler<W> {
     pub(super) fn requeue(&mut self, index: u32, not_before: Instant) {
         let Self { requests, queues, .. } = self;
         let request = &mut requests[index];
-        let queue = request.queue;
+        let id = request.queue;
         request.set_stage(Stage::Queued { not_before });
-        let line = &mut *queues[queue];
-        // The common case, a new request, is the last one.
-        if line.waiting.is_empty() || requests[line.waiting.tail].is_before(&requests[index]) {
-            line.waiting.push_back(requests, index);
-        } else {
-            line.queue_by_number(requests, index);
-        }
-        line.waits += 1;
+        let queue = &mut queues[id];
+        queue.queue_by_number(requests, index);
         // A queue that waits for its first request's instant, or for room that this one may not need.
-        let is_first = line.waiting.head == index;
-        match line.state() {
-            QueueState::Idle => self.make_ready(queue),
-            QueueState::Parked { .. } if is_first => self.unpark(queue),
-            QueueState::Blocked | QueueState::Yielding if is_first => self.make_ready(queue),
+        let is_first = queue.waiting.head == index;
+        match queue.state() {
+            QueueState::Idle => self.make_ready(id),
+            QueueState::Parked { .. } if is_first => self.unpark(id),
+            QueueState::Blocked | QueueState::Yielding if is_first => self.make_ready(id),
             QueueState::Parked { .. } | QueueState::Ready | QueueState::Blocked | QueueState::Yielding => {}
         }
     }
@@ -234,11 +228,7 @@ impl<W> Scheduler<W> {
 
     /// The queue has one request more.
     pub(super) fn note_request(&mut self, queue: u32) {
-        let queue = &mut self.queues[queue];
-        queue.requests += 1;
-        if queue.requests == 1 {
-            self.keys[queue.key].busy += 1;
-        }
+        self.queues[queue].requests += 1;
     }
 
     /// Claims for a request that may have been granted.
@@ -314,7 +304,7 @@ impl<W> Scheduler<W> {
         let queue = &self.queues[self.requests[index].queue];
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let of = |specs: &[LimitSpec], bound: &LimitRef| limit::counts_from_end(specs[bound.limit].kind);
-        Queue::own(&queue.numbers, rule).iter().any(|spec| limit::counts_from_end(spec.kind))
+        Queue::own(&queue.extras, rule).iter().any(|spec| limit::counts_from_end(spec.kind))
             || rule.key.iter().any(|bound| of(&self.plan.key_limits, bound))
             || rule.shared.iter().any(|bound| of(&self.plan.shared_limits, bound))
     }
@@ -326,7 +316,6 @@ impl<W> Scheduler<W> {
         queue.requests -= 1;
         if queue.requests == 0 {
             let key = queue.key;
-            self.keys[key].busy -= 1;
             self.note_idle(now, key);
         }
     }
@@ -355,9 +344,9 @@ impl<W> Scheduler<W> {
         let Self { plan, requests, queues, keys, shared, days, .. } = self;
         let request = &requests[index];
         let costs = request.costs();
-        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let Queue { rule, key, extras, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
-        limits.for_all(Queue::own(numbers, rule), days, costs, &mut change);
+        limits.for_all(Queue::own(extras, rule), days, costs, &mut change);
         keys[*key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut change);
         shared.for_refs(&plan.shared_limits, &rule.shared, days, costs, &mut change);
         if self.pool.is_some() {
@@ -385,7 +374,7 @@ impl<W> Scheduler<W> {
         let quantum = lanes[lane].quantum(weight);
         if queues[queue].owed {
             lanes[lane].push_front(&mut rings[rule], queues, queue, Credit::Due(quantum));
-        } else if queues[queue].state() == QueueState::Yielding || std::mem::take(&mut queues[queue].awaits_pool) {
+        } else if queues[queue].state() == QueueState::Yielding || queues[queue].extras.take_awaits_pool() {
             lanes[lane].push_back_in(&mut rings[rule], queues, queue);
         } else {
             lanes[lane].push_back(&mut rings[rule], queues, queue, quantum);
@@ -434,10 +423,10 @@ impl<W> Scheduler<W> {
     /// Takes a request out of its queue's waiting list.
     fn unqueue(&mut self, queue: u32, index: u32) {
         let Self { queues, requests, .. } = self;
-        let line = &mut *queues[queue];
-        let (was_first, state) = (line.waiting.head == index, line.state());
-        line.unqueue(requests, index);
-        let first = line.waiting.head;
+        let queue_of = &mut queues[queue];
+        let (was_first, state) = (queue_of.waiting.head == index, queue_of.state());
+        queue_of.unqueue(requests, index);
+        let first = queue_of.waiting.head;
         if first != NIL {
             // What stopped one stops the other; endpoints may be others.
             if !was_first || self.pool.is_none() && requests[index].waits_like(&requests[first]) {
@@ -468,7 +457,7 @@ impl<W> Scheduler<W> {
             QueueState::Blocked | QueueState::Yielding | QueueState::Idle => {}
         }
         self.queues[queue].set_state(QueueState::Idle);
-        self.queues[queue].passed = 0;
+        self.queues[queue].extras.set_passed(0);
         if self.queues[queue].owed {
             self.clear_owed(queue);
         }
@@ -555,7 +544,7 @@ impl<W> Scheduler<W> {
         }
         let counted = |pace: &&PaceRef| costs.of(pace.charge) > 0;
         for pace in rule.key_pace.iter().filter(counted) {
-            change(&mut keys[queue.key].sides.clocks_mut()[pace.clock], pace.interval, costs.of(pace.charge));
+            change(&mut keys[queue.key].extras.clocks_mut()[pace.clock], pace.interval, costs.of(pace.charge));
         }
         for pace in rule.shared_pace.iter().filter(counted) {
             change(&mut clocks[pace.clock], pace.interval, costs.of(pace.charge));

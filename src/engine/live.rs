@@ -131,35 +131,26 @@ impl<W> Scheduler<W> {
         let mut old = self.keys.remove(from.index);
         self.streaks.merge(from, into);
         self.forget_in_store(from);
+        self.sweeps.forget(from.index);
         let record = &mut self.keys[into.index];
-        (record.hold, record.hold_cause) = longer((record.hold, record.hold_cause), (old.hold, old.hold_cause));
+        let (hold, cause) = (old.extras.hold(), old.extras.hold_cause());
+        if let Some((into, by)) = record.extras.hold_mut(hold > Instant::ZERO) {
+            (*into, *by) = longer((*into, *by), (hold, cause));
+        }
         record.limits.merge(now, &old.limits);
-        for (clock, other) in record.sides.clocks_mut().iter_mut().zip(old.sides.clocks()) {
+        for (clock, other) in record.extras.clocks_mut().iter_mut().zip(old.extras.clocks()) {
             *clock = clock.later(*other);
         }
-        self.merge_seats(now, into.index, old.sides.take_seat());
-        self.count_busy(into.index);
+        self.merge_seats(now, into.index, old.extras.take_seat());
         self.review_slots(|_| true, |site| matches!(site, Site::Shared(_) | Site::Endpoint(..)));
-        let held = self.keys[into.index].hold;
-        self.revoke_of_key(now, into.index, |queue| queue.hold.max(held) > now);
+        let held = self.keys[into.index].extras.hold();
+        self.revoke_of_key(now, into.index, |queue| queue.extras.hold().max(held) > now);
         self.refuse_unfit(now);
         self.review_door(now);
         self.redecide_all(into.index);
         self.note_idle(now, into.index);
         self.dispatch(now);
         true
-    }
-
-    /// Counts the queues of a key that have requests.
-    fn count_busy(&mut self, key: u32) {
-        let first = self.keys[key].queues;
-        let (mut queue, mut busy) = (first, 0);
-        while queue != NIL {
-            busy += u32::from(self.queues[queue].requests > 0);
-            let next = self.queues[queue].sibling;
-            queue = if next == first { NIL } else { next };
-        }
-        self.keys[key].busy = busy;
     }
 
     /// Carries what is known of past starts over to the limits of the present plan. Nothing is outstanding in them.
@@ -173,15 +164,15 @@ impl<W> Scheduler<W> {
         for index in indices {
             let key = &mut keys[index];
             key.limits.change_to(now, (&old.key_limits, &before), (&plan.key_limits, days));
-            key.sides.renew_clocks(plan.key_clocks);
+            key.extras.renew_clocks(plan.key_clocks);
         }
         let indices: Vec<u32> = queues.indices().collect();
         for index in indices {
-            let Queue { rule, numbers, limits, .. } = &mut queues[index];
+            let Queue { rule, extras, limits, .. } = &mut queues[index];
             let rule = usize::from(*rule);
             // A key's numbers may name zones by position, too: they go with the plan they were made for.
-            let was = Queue::own(numbers, &old.rules[rule]).to_vec();
-            *numbers = None;
+            let was = Queue::own(extras, &old.rules[rule]).to_vec();
+            extras.set_numbers(None);
             limits.change_to(now, (&was, &before), (&plan.rules[rule].own, days));
         }
         self.change_pool(now, old, &before);
@@ -198,7 +189,6 @@ impl<W> Scheduler<W> {
                 waiting.push((old.rules[usize::from(queue.rule)].lane, ticket, index));
             }
             self.queues[index].owed = false;
-            self.keys[self.queues[index].key].owed = 0;
         }
         waiting.sort_unstable();
         let bypassed = |priority| {
@@ -228,7 +218,7 @@ impl<W> Scheduler<W> {
         for (_, _, index) in waiting {
             self.queues[index].set_state(QueueState::Idle);
             // The lanes begin to count turns anew.
-            self.queues[index].awaits_pool = false;
+            self.queues[index].extras.take_awaits_pool();
             self.make_ready(index);
         }
     }
@@ -276,7 +266,7 @@ impl<W> Scheduler<W> {
             self.queues[id].sibling = NIL;
             self.link_queue(key, id);
             // Numbers of its own end with the key that they were given to.
-            match self.queues[id].numbers.as_mut().and_then(|own| own.learnt.as_mut()) {
+            match self.queues[id].extras.numbers_mut().and_then(|own| own.learnt.as_mut()) {
                 Some(learnt) => learnt.configured = None,
                 None => self.count_under(now, id, None),
             }
@@ -284,10 +274,10 @@ impl<W> Scheduler<W> {
         };
         let is_alike = {
             let plan = &self.plan.rules[usize::from(rule.0)];
-            Queue::own(&self.queues[id].numbers, plan) == Queue::own(&self.queues[other].numbers, plan)
+            Queue::own(&self.queues[id].extras, plan) == Queue::own(&self.queues[other].extras, plan)
         };
         if !is_alike {
-            let numbers = self.queues[other].numbers.as_deref().cloned();
+            let numbers = self.queues[other].extras.numbers().cloned();
             self.count_under(now, id, numbers);
         }
         self.wait_no_more(id);
@@ -319,16 +309,15 @@ impl<W> Scheduler<W> {
         queue.in_line += moved.in_line;
         queue.running += moved.running;
         queue.requests += moved.requests;
-        (queue.hold, queue.hold_cause) = longer((queue.hold, queue.hold_cause), (moved.hold, moved.hold_cause));
+        let (hold, cause) = (moved.extras.hold(), moved.extras.hold_cause());
+        if let Some((into, by)) = queue.extras.hold_mut(hold > Instant::ZERO) {
+            (*into, *by) = longer((*into, *by), (hold, cause));
+        }
         queue.limits.merge(now, &moved.limits);
         // Only the first grant has a lease.
-        let mut index = queue.granted.head;
-        if index != NIL {
-            index = requests[index].links.next;
-        }
-        while index != NIL {
+        let others: Vec<u32> = queue.granted.iter(requests).skip(1).collect();
+        for index in others {
             requests[index].set_stage(Stage::Granted { lease: Instant::NEVER });
-            index = requests[index].links.next;
         }
         queue.set_state(QueueState::Idle);
         queue.rest();
@@ -339,7 +328,6 @@ impl<W> Scheduler<W> {
 
     /// Takes a key's queues out of rings and timers; nothing is owed to any of them.
     fn clear_key(&mut self, key: u32) {
-        self.keys[key].owed = 0;
         let first = self.keys[key].queues;
         let mut queue = first;
         while queue != NIL {
@@ -349,9 +337,7 @@ impl<W> Scheduler<W> {
             }
             let record = &mut self.queues[queue];
             record.owed = false;
-            if let Some(line) = record.line_mut() {
-                line.set_state(if line.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked });
-            }
+            record.set_state(if record.waiting.is_empty() { QueueState::Idle } else { QueueState::Blocked });
             queue = if record.sibling == first { NIL } else { record.sibling };
         }
     }

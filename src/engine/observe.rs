@@ -212,7 +212,7 @@ impl<W> Scheduler<W> {
     /// The limit that a window narrows, looked up where it went before.
     fn spot_again(&mut self, circle: Circle, window: &ServerWindow<'_>) -> Option<Spot> {
         let (Some(rule), Some(queue)) = (circle.rule, circle.queue) else { return self.spot(circle, window) };
-        if self.queues[queue].numbers.is_some() {
+        if self.queues[queue].extras.numbers().is_some() {
             return self.spot(circle, window);
         }
         if let Some(spot) = self.spots.get(rule, circle.endpoint, window) {
@@ -254,7 +254,7 @@ impl<W> Scheduler<W> {
     fn candidates(&self, circle: Circle) -> impl Iterator<Item = (Spot, &LimitSpec)> {
         let plan = &self.plan;
         let rule = circle.rule.map(|rule| &plan.rules[usize::from(rule)]);
-        let own = circle.queue.zip(rule).map_or(&[][..], |(queue, rule)| Queue::own(&self.queues[queue].numbers, rule));
+        let own = circle.queue.zip(rule).map_or(&[][..], |(queue, rule)| Queue::own(&self.queues[queue].extras, rule));
         let bound = |all: usize, refs: fn(&RulePlan) -> &[LimitRef]| {
             let (of_rule, of_all) = match rule {
                 Some(rule) => (refs(rule), 0),
@@ -315,7 +315,7 @@ impl<W> Scheduler<W> {
                 endpoint.limits.as_mut_slice().get_mut(position)?
             }
             Spot::Seat(position) => {
-                let seat = self.keys[circle.key?].sides.seat_mut()?;
+                let seat = self.keys[circle.key?].extras.seat_mut()?;
                 seat.limits.get_mut(usize::from(circle.endpoint?.0))?.as_mut_slice().get_mut(position)?
             }
         };
@@ -348,7 +348,7 @@ impl<W> Scheduler<W> {
         match spot {
             Spot::Own(position) => {
                 let queue = &self.queues[circle.queue?];
-                Queue::own(&queue.numbers, &self.plan.rules[usize::from(queue.rule)]).get(position)
+                Queue::own(&queue.extras, &self.plan.rules[usize::from(queue.rule)]).get(position)
             }
             Spot::Key(limit) => self.plan.key_limits.get(limit),
             Spot::Shared(limit) => self.plan.shared_limits.get(limit),
@@ -362,10 +362,10 @@ impl<W> Scheduler<W> {
         let Self { plan, requests, queues, keys, shared, pool, .. } = self;
         let request = &requests[index];
         let costs = request.costs();
-        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let Queue { rule, key, extras, limits, .. } = &mut queues[request.queue];
         let rule = &plan.rules[usize::from(*rule)];
         let bits = |spot: Spot| told.iter().find(|(at, _)| *at == spot).map_or(0, |(_, bits)| *bits);
-        for (position, (spec, state)) in Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).enumerate() {
+        for (position, (spec, state)) in Queue::own(extras, rule).iter().zip(limits.as_mut_slice()).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Own(position)));
         }
         for &LimitRef { limit, .. } in &rule.key {
@@ -382,7 +382,7 @@ impl<W> Scheduler<W> {
         for (position, (spec, state)) in of_pool.limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Endpoint(position)));
         }
-        let seat = keys[*key].sides.seat_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
+        let seat = keys[*key].extras.seat_mut().and_then(|seat| seat.limits.get_mut(usize::from(at.0)));
         let states = seat.map_or(&mut [][..], |limits| limits.as_mut_slice());
         for (position, (spec, state)) in of_pool.key_limits.iter().zip(states).enumerate() {
             state.read(now, costs.of(spec.charge), bits(Spot::Seat(position)));

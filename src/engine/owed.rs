@@ -19,14 +19,12 @@ impl<W> Scheduler<W> {
     /// more.
     pub(super) fn note_passed(&mut self, queue: u32) {
         let Self { plan, queues, .. } = self;
-        if let Some(line) = queues[queue].line_mut() {
-            line.passed = 0;
-        }
+        queues[queue].extras.set_passed(0);
         let (mut sibling, rule) = (queues[queue].sibling, queues[queue].rule);
         while sibling != queue {
             let record = &mut queues[sibling];
             if !record.waiting.is_empty() && plan.common_key_limits(record.rule, rule).next().is_some() {
-                record.passed += 1;
+                record.extras.set_passed(record.extras.passed() + 1);
             }
             sibling = record.sibling;
         }
@@ -34,21 +32,15 @@ impl<W> Scheduler<W> {
 
     /// The key's next room is owed to a queue from now on.
     pub(super) fn owe(&mut self, queue: u32) {
-        let Self { queues, keys, .. } = self;
-        let record = &mut queues[queue];
-        if !record.owed {
-            record.owed = true;
-            keys[record.key].owed += 1;
-        }
+        self.queues[queue].owed = true;
     }
 
     /// The key's next room is no longer that of a queue: it goes to the one that was refused for it and let most pass
     /// beyond its patience, if there is one. All decide anew.
     pub(super) fn clear_owed(&mut self, queue: u32) {
-        let Self { queues, keys, rings, .. } = self;
+        let Self { queues, rings, .. } = self;
         let record = &mut queues[queue];
         record.owed = false;
-        keys[record.key].owed -= 1;
         if record.state() == QueueState::Ready {
             rings[usize::from(record.rule)].owed -= 1;
         }
@@ -64,7 +56,7 @@ impl<W> Scheduler<W> {
         while sibling != queue {
             let record = &self.queues[sibling];
             if record.state() == QueueState::Yielding
-                && let Some(beyond) = self.patience(sibling).and_then(|need| record.passed.checked_sub(need))
+                && let Some(beyond) = self.patience(sibling).and_then(|need| record.extras.passed().checked_sub(need))
                 && longest.is_none_or(|(most, first, _)| (beyond, Reverse(record.ticket)) > (most, first))
                 && !self.has_owed_sibling(sibling)
             {
@@ -77,10 +69,7 @@ impl<W> Scheduler<W> {
 
     /// Whether room of the key is owed to another queue that draws on the same limits.
     fn has_owed_sibling(&self, queue: u32) -> bool {
-        let Queue { key, rule, mut sibling, .. } = self.queues[queue];
-        if self.keys[key].owed == 0 {
-            return false;
-        }
+        let Queue { rule, mut sibling, .. } = self.queues[queue];
         while sibling != queue {
             let record = &self.queues[sibling];
             if record.owed && self.plan.common_key_limits(record.rule, rule).next().is_some() {
@@ -96,7 +85,8 @@ impl<W> Scheduler<W> {
     #[inline]
     pub(super) fn leave_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
         let record = &self.queues[id];
-        if self.keys[record.key].owed == 0 || record.owed {
+        // Most keys have one queue.
+        if record.sibling == id || record.owed {
             return Ok(());
         }
         let answer = self.is_left_what_is_owed(now, id, whose);
@@ -121,9 +111,8 @@ impl<W> Scheduler<W> {
     fn is_left_what_is_owed(&mut self, now: Instant, id: u32, whose: Whose<'_>) -> Result<(), Refusal> {
         let Self { plan, requests, queues, keys, days, .. } = self;
         let queue = &queues[id];
-        let key = &mut keys[queue.key];
         let costs = whose.costs(requests, queues);
-        let states = key.limits.as_mut_slice();
+        let states = keys[queue.key].limits.as_mut_slice();
         let mut both = Ask::Room;
         let mut sibling = queue.sibling;
         while sibling != id {

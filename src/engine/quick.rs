@@ -137,8 +137,8 @@ impl<W> Scheduler<W> {
         let steps = quick[position].as_ref()?;
         let of_rule = &mut rules[position];
         let of_key = keys.get_mut(key.index, key.generation)?;
-        let hold = self.hold.max(of_rule.hold).max(of_key.hold).max(self.guard.closed_until());
-        if of_rule.paused || hold > now || of_key.owed > 0 || of_key.queues == NIL {
+        let hold = self.hold.max(of_rule.hold).max(of_key.extras.hold()).max(self.guard.closed_until());
+        if of_rule.paused || hold > now || of_key.queues == NIL {
             return None;
         }
         // Most keys have one queue; the others' are found the long way.
@@ -148,8 +148,8 @@ impl<W> Scheduler<W> {
             || queue.sibling != id
             || !queue.waiting.is_empty()
             || !queue.granted.is_empty()
-            || queue.hold > now
-            || queue.numbers.is_some()
+            || queue.extras.hold() > now
+            || queue.extras.numbers().is_some()
         {
             return None;
         }
@@ -163,13 +163,10 @@ impl<W> Scheduler<W> {
         }
         let number = queue.next_number;
         queue.next_number = number.wrapping_add(1);
-        if let Some(line) = queue.line_mut() {
-            line.passed = 0;
-        }
+        queue.extras.set_passed(0);
         queue.running += 1;
         queue.requests += 1;
         of_rule.running += 1;
-        of_key.busy += u32::from(queue.requests == 1);
         let (index, generation) =
             requests.insert_with(|generation| Request::new(id, number, now, Stage::Running, generation));
         self.last_start = now;
@@ -192,9 +189,9 @@ impl<W> Scheduler<W> {
     pub(super) fn each_window(&mut self, index: u32, mut change: impl FnMut(&WindowSpec, &mut LimitState)) -> bool {
         let Self { quick, requests, queues, keys, shared, .. } = self;
         let request = &requests[index];
-        let Queue { rule, key, numbers, limits, .. } = &mut queues[request.queue];
+        let Queue { rule, key, extras, limits, .. } = &mut queues[request.queue];
         let Some(steps) = quick[usize::from(*rule)].as_ref() else { return false };
-        if numbers.is_some() || !request.costs().is_plain() {
+        if extras.numbers().is_some() || !request.costs().is_plain() {
             return false;
         }
         for (steps, states) in &mut steps.bind(limits, &mut keys[*key].limits, shared) {
@@ -220,7 +217,7 @@ impl<W> Scheduler<W> {
         if !is_quiet || !self.door.is_empty() {
             return None;
         }
-        let Self { quick, rules, requests, queues, keys, shared, .. } = self;
+        let Self { quick, rules, requests, queues, keys, shared, sweeps, .. } = self;
         let request = requests.get(id.index, id.generation)?;
         let queue = &mut queues[request.queue];
         let is_waited_for = match queue.state() {
@@ -231,11 +228,11 @@ impl<W> Scheduler<W> {
             return None;
         }
         let position = usize::from(queue.rule);
-        let Queue { key, numbers, limits, .. } = &mut *queue;
+        let Queue { key, extras, limits, .. } = &mut *queue;
         let key = *key;
         let of_key = &mut keys[key];
         let steps = quick[position].as_ref()?;
-        if numbers.is_some() || !request.costs().is_plain() {
+        if extras.numbers().is_some() || !request.costs().is_plain() {
             return None;
         }
         let is_read = request.is_read();
@@ -243,8 +240,8 @@ impl<W> Scheduler<W> {
         queue.running -= 1;
         queue.requests -= 1;
         rules[position].running -= 1;
-        of_key.busy -= u32::from(queue.requests == 0);
-        let is_idle = of_key.busy == 0 && !of_key.swept;
+        // Siblings go the long way.
+        let is_idle = queue.requests == 0 && !sweeps.has(key);
         let waker = requests[id.index].waker.take();
         requests.discard(id.index);
         if is_idle {

@@ -12,8 +12,8 @@ impl<W> Scheduler<W> {
             return;
         }
         let Self { plan, requests, queues, days, .. } = self;
-        let Queue { rule, numbers, limits, .. } = &mut queues[queue];
-        let own = Queue::own(numbers, &plan.rules[usize::from(*rule)]);
+        let Queue { rule, extras, limits, .. } = &mut queues[queue];
+        let own = Queue::own(extras, &plan.rules[usize::from(*rule)]);
         for index in requests.indices().filter(|&index| requests[index].queue == queue) {
             let request = &requests[index];
             limits.for_all(own, days, request.costs(), count(request));

@@ -2,8 +2,8 @@
 
 use super::answer::Why;
 use super::cost::{Costs, OwnCosts};
+use super::list::Links;
 use super::pool::{EndpointId, Route};
-use super::queue::Links;
 use super::slab::{Entry, Generation};
 use super::time::Instant;
 

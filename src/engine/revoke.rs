@@ -51,11 +51,7 @@ impl<W> Scheduler<W> {
     }
 
     fn list_grants(&self, queue: u32, granted: &mut Vec<u32>) {
-        let mut index = self.queues[queue].granted.head;
-        while index != NIL {
-            granted.push(index);
-            index = self.requests[index].links.next;
-        }
+        granted.extend(self.queues[queue].granted.iter(&self.requests));
     }
 
     fn take_back(&mut self, now: Instant, granted: Vec<u32>) -> bool {

@@ -23,6 +23,7 @@ use super::slab::Slab;
 use super::spots::Spots;
 use super::store::Store;
 use super::streak::Streaks;
+use super::sweeps::Sweeps;
 use super::time::{Instant, Nanos};
 use super::timers::Timers;
 
@@ -77,9 +78,7 @@ pub struct Scheduler<W> {
     pub(super) timers: Timers<Due>,
     /// When requests have stood in line, or attempts have run, for as long as they may.
     pub(super) deadlines: Timers<RequestId>,
-    /// Idle keys, by position. Whether one is still meant shows in its record; one that is looked at too early is noted
-    /// again.
-    pub(super) sweeps: Timers<u32>,
+    pub(super) sweeps: Sweeps,
     /// Grants by the end of their lease; all leases are of one length.
     pub(super) leases: VecDeque<(Instant, RequestId)>,
     /// When a turn could do more for the queues that are ready.
@@ -196,7 +195,7 @@ impl<W> Scheduler<W> {
             last_start: Instant::ZERO,
             timers: Timers::new(),
             deadlines: Timers::new(),
-            sweeps: Timers::new(),
+            sweeps: Sweeps::new(begin),
             leases: VecDeque::new(),
             opens: None,
             settled: false,
@@ -258,7 +257,7 @@ impl<W> Scheduler<W> {
         let now = self.tick(now);
         let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan, self.begin));
         // Not yet: its work comes next.
-        self.note_idle(now.saturating_add(Nanos::new(1)), index);
+        self.sweeps.push_fresh(now.saturating_add(Nanos::new(1)), index);
         KeyId { index, generation }
     }
 
@@ -474,9 +473,9 @@ impl<W> Scheduler<W> {
         self.renumber_in_store(now, queue, numbers.map(Own::given));
         self.redecide_all(key.index);
         // An idle key is not swept by the very turn that follows its news: its work comes next.
-        self.keys[key.index].busy += 1;
+        self.queues[queue].requests += 1;
         self.dispatch(now);
-        self.keys[key.index].busy -= 1;
+        self.queues[queue].requests -= 1;
         self.note_idle(now, key.index);
         true
     }
@@ -502,7 +501,7 @@ impl<W> Scheduler<W> {
     /// Whether a key has its own numbers under a rule. False for a stale key.
     #[must_use]
     pub fn has_own(&self, key: KeyId, rule: RuleId) -> bool {
-        let own = |queue: &Queue| queue.numbers.as_ref().is_some_and(|own| own.configured().is_some());
+        let own = |queue: &Queue| queue.extras.numbers().is_some_and(|own| own.configured().is_some());
         self.knows(key) && self.find_queue(key.index, rule).is_some_and(|queue| own(&self.queues[queue]))
     }
 
@@ -580,7 +579,7 @@ impl<W> Scheduler<W> {
         let rule = &self.plan.rules[usize::from(queue.rule)];
         let key = rule.key.iter().map(|bound| &self.plan.key_limits[bound.limit]);
         let shared = rule.shared.iter().map(|bound| &self.plan.shared_limits[bound.limit]);
-        for spec in Queue::own(&queue.numbers, rule).iter().chain(key).chain(shared) {
+        for spec in Queue::own(&queue.extras, rule).iter().chain(key).chain(shared) {
             let (cost, capacity) = (costs.of(spec.charge), limit::capacity(spec.kind));
             if cost > capacity {
                 return Err((cost, capacity));

@@ -23,11 +23,10 @@ impl<W> Scheduler<W> {
         let before = request.own_costs().set(charge, actual);
         let (queue, at, is_read) = (request.queue, request.since, request.is_read());
         let Self { plan, queues, keys, shared, days, .. } = self;
-        let Queue { rule, key, numbers, limits, .. } = &mut queues[queue];
+        let Queue { rule, key, extras, limits, .. } = &mut queues[queue];
         let rule = &plan.rules[usize::from(*rule)];
         let counts = |spec: &LimitSpec| spec.charge == charge;
-        for (spec, state) in
-            Queue::own(numbers, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
+        for (spec, state) in Queue::own(extras, rule).iter().zip(limits.as_mut_slice()).filter(|(spec, _)| counts(spec))
         {
             state.settle(Spec::new(spec.kind, days), at, before, actual, is_read);
         }

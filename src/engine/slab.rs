@@ -206,6 +206,12 @@ impl<T: Entry> Slab<T> {
                 }
                 Some(_) => {}
                 None => {
+                    // By an eighth: to double them would take more than there is to save on them.
+                    if self.chunks.len() == self.chunks.capacity() {
+                        let more = (self.chunks.len() / 8).max(4);
+                        self.chunks.reserve_exact(more);
+                        self.notes.reserve_exact(more);
+                    }
                     self.chunks.push(slots);
                     self.notes.push(note);
                     break self.chunks.len() - 1;

@@ -102,7 +102,7 @@ impl<W> Scheduler<W> {
     #[must_use]
     pub fn key_snapshot(&self, now: Instant, key: KeyId) -> KeySnapshot {
         let Some(record) = self.keys.get(key.index, key.generation) else { return KeySnapshot::default() };
-        let mut snapshot = KeySnapshot { held_until: still(record.hold, now), ..KeySnapshot::default() };
+        let mut snapshot = KeySnapshot { held_until: still(record.extras.hold(), now), ..KeySnapshot::default() };
         let first = record.queues;
         let mut queue = first;
         while queue != NIL {
@@ -133,10 +133,10 @@ impl<W> Scheduler<W> {
         let mut held = self.hold.max(self.rules[position].hold).max(self.guard.closed_until());
         let mut ahead = 0;
         if let Some(key) = key {
-            held = held.max(self.keys[key].hold);
+            held = held.max(self.keys[key].extras.hold());
         }
         if let Some(queue) = queue {
-            held = held.max(self.queues[queue].hold);
+            held = held.max(self.queues[queue].extras.hold());
             // What is granted is outstanding in the limits already, and who stepped out is passed. Who is ahead may take
             // nothing of the units that this one takes.
             ahead = if entry.units.is_empty() { self.queues[queue].waits.into() } else { 0 };
@@ -152,8 +152,8 @@ impl<W> Scheduler<W> {
         let mut ask =
             |spec: Spec<'_>, state: &mut LimitState, cost| all = all.and(state.earliest(spec, now, ahead, cost));
         if let Some(queue) = queue {
-            let Queue { numbers, limits, .. } = &mut queues[queue];
-            limits.for_all(Queue::own(numbers, rule), days, costs, &mut ask);
+            let Queue { extras, limits, .. } = &mut queues[queue];
+            limits.for_all(Queue::own(extras, rule), days, costs, &mut ask);
         }
         if let Some(key) = key {
             keys[key].limits.for_refs(&plan.key_limits, &rule.key, days, costs, &mut ask);
@@ -188,7 +188,7 @@ impl<W> Scheduler<W> {
         let queue = if known { self.find_queue(key.index, rule) } else { None };
         let same_key = |other: &Queue| known && other.key == key.index;
         queue
-            .map_or(&*plan.own, |queue| Queue::own(&self.queues[queue].numbers, plan))
+            .map_or(&*plan.own, |queue| Queue::own(&self.queues[queue].extras, plan))
             .iter()
             .any(|spec| fills(spec, &|other| same_key(other) && other.rule == rule.0))
             || plan.key.iter().any(|bound| {

@@ -137,7 +137,7 @@ impl<W> Scheduler<W> {
             return Memory::default();
         }
         let record = &mut self.keys[key.index];
-        let mut memory = Memory { held: Some(record.hold).filter(|hold| *hold > now), ..Memory::default() };
+        let mut memory = Memory { held: Some(record.extras.hold()).filter(|hold| *hold > now), ..Memory::default() };
         for (spec, state) in self.plan.key_limits.iter().zip(record.limits.as_mut_slice()) {
             memory.remember(spec, state.pasts(spec.kind, &self.days, now));
         }
@@ -149,11 +149,11 @@ impl<W> Scheduler<W> {
             let plan = &self.plan.rules[usize::from(queue.rule)];
             let row = self.slow_row(now, Target::Queue(RuleId(queue.rule), key));
             memory.rule_rows.extend(row.map(|row| (Arc::clone(&plan.name), row)));
-            if queue.hold > now {
-                memory.rules.push((Arc::clone(&plan.name), queue.hold));
+            if queue.extras.hold() > now {
+                memory.rules.push((Arc::clone(&plan.name), queue.extras.hold()));
             }
-            let Queue { numbers, limits, .. } = &mut self.queues[index];
-            for (spec, state) in Queue::own(numbers, plan).iter().zip(limits.as_mut_slice()) {
+            let Queue { extras, limits, .. } = &mut self.queues[index];
+            for (spec, state) in Queue::own(extras, plan).iter().zip(limits.as_mut_slice()) {
                 memory.remember(spec, state.pasts(spec.kind, &self.days, now));
             }
             let queue = &self.queues[index];
@@ -215,8 +215,8 @@ impl<W> Scheduler<W> {
         for rule in rules {
             let queue = self.queue_of(key.index, rule);
             let Self { plan, queues, days, .. } = self;
-            let Queue { numbers, limits, .. } = &mut queues[queue];
-            let own = Queue::own(numbers, &plan.rules[usize::from(rule.0)]);
+            let Queue { extras, limits, .. } = &mut queues[queue];
+            let own = Queue::own(extras, &plan.rules[usize::from(rule.0)]);
             counted += memory.count_in(own);
             for (spec, state) in own.iter().zip(limits.as_mut_slice()) {
                 state.recall(Spec::new(spec.kind, days), now, plan.max_hold, &memory.of(spec));

@@ -169,9 +169,9 @@ impl<W> Scheduler<W> {
     /// Until when a key's row is remembered.
     fn row_lasts(&self, held: Held, row: Row) -> Instant {
         let hold = match held {
-            Held::Key(key, None) => self.keys[key.index].hold,
+            Held::Key(key, None) => self.keys[key.index].extras.hold(),
             Held::Key(key, Some(rule)) => {
-                self.find_queue(key.index, rule).map_or(Instant::ZERO, |queue| self.queues[queue].hold)
+                self.find_queue(key.index, rule).map_or(Instant::ZERO, |queue| self.queues[queue].extras.hold())
             }
             Held::Overall | Held::Rule(_) | Held::Endpoint(_) => Instant::ZERO,
         };

@@ -100,11 +100,10 @@ impl<W> Scheduler<W> {
         let next = self.next_but_sweeps();
         for _ in 0..PER_TURN {
             let Some((_, key)) = self.sweeps.peek().filter(|&(at, _)| at < next) else { return };
-            if self.keys.find(key).is_some_and(|key| key.swept && key.busy == 0) {
+            if self.sweeps.has(key) && !self.is_busy(key) {
                 return;
             }
             self.sweeps.pop_due(next);
-            self.forget_sweep(key);
         }
     }
 
@@ -391,12 +390,12 @@ impl<W> Scheduler<W> {
             self.store.as_ref().is_some_and(|store| store.asks_for(rule)).then(|| self.before_asking(id, lane));
         self.count_bypass(now, lane);
         let Self { queues, requests, wakes, .. } = self;
-        let line = &mut *queues[id];
-        let index = line.waiting.head;
-        line.unqueue(requests, index);
+        let index = queues[id].waiting.head;
+        queues[id].unqueue(requests, index);
         if before.is_some() {
             requests[index].set_stage(Stage::Asked);
         } else {
+            let line = &mut *queues[id];
             let is_first = line.granted.is_empty();
             line.granted.push_back(requests, index);
             let request = &mut requests[index];
@@ -423,10 +422,9 @@ impl<W> Scheduler<W> {
         let left = if left > 0 && self.is_kept_by_its_key(now, id) { 0 } else { left };
         let record = &mut self.queues[id];
         let owed = record.owed;
-        let line = &mut **record;
-        line.set_credit(Credit::Left(left));
-        if line.waiting.is_empty() {
-            line.set_state(QueueState::Idle);
+        record.set_credit(Credit::Left(left));
+        if record.waiting.is_empty() {
+            record.set_state(QueueState::Idle);
             self.leave_ring(id);
         } else if left == 0 || left < self.cost_of_turn(id) {
             self.next_round(id);
@@ -440,7 +438,7 @@ impl<W> Scheduler<W> {
     fn is_kept_by_its_key(&self, now: Instant, id: u32) -> bool {
         let queue = &self.queues[id];
         let rule = &self.plan.rules[usize::from(queue.rule)];
-        let due = pace_due(&rule.key_pace, self.keys[queue.key].sides.clocks(), Costs::ONE);
+        let due = pace_due(&rule.key_pace, self.keys[queue.key].extras.clocks(), Costs::ONE);
         let siblings = || std::iter::successors(Some(queue.sibling), |&sibling| Some(self.queues[sibling].sibling));
         due > now.max(pace_due(&rule.shared_pace, &self.clocks, Costs::ONE))
             && siblings().take_while(|&sibling| sibling != id).any(|sibling| {

@@ -1,4 +1,4 @@
-//! A window that knows one start at most and of which no server said anything, in 24 bytes: that of most keys.
+//! A window that knows one start at most and of which no server said anything, in 16 bytes: that of most keys.
 
 use super::Ask;
 use super::full::{Full, Kind};
@@ -6,15 +6,15 @@ use super::window::{Spec, Window};
 use crate::engine::plan::Anchor;
 use crate::engine::time::{Instant, Nanos};
 
-/// What there is to such a window, as long as its numbers are small.
+/// What there is to such a window, as long as its numbers are below 65,536. What is larger is written down in full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Brief {
     /// The start that may still count, if there is one.
     at: Instant,
-    cost: u32,
-    outstanding: u32,
+    cost: u16,
+    outstanding: u16,
     /// What is granted or runs, and has no response yet.
-    awaited: u32,
+    awaited: u16,
     knows_start: bool,
 }
 
@@ -23,16 +23,21 @@ impl Brief {
 
     /// The same with room for everything.
     pub(super) fn open(self) -> Full {
-        let start = self.knows_start.then_some((self.at, self.cost));
-        Full { kind: Kind::Window(Window::of(self.outstanding, start)), awaited: self.awaited.into(), observed: None }
+        let start = self.knows_start.then_some((self.at, self.cost.into()));
+        Full {
+            kind: Kind::Window(Window::of(self.outstanding.into(), start)),
+            awaited: self.awaited.into(),
+            observed: None,
+        }
     }
 
     /// The same in brief, if that is possible.
     pub(super) fn of(full: &Full) -> Option<Self> {
         let (Kind::Window(window), None) = (&full.kind, &full.observed) else { return None };
         let (outstanding, start) = window.in_brief()?;
-        let awaited = u32::try_from(full.awaited).ok()?;
         let (at, cost) = start.unwrap_or((Instant::ZERO, 0));
+        let (cost, outstanding) = (u16::try_from(cost).ok()?, u16::try_from(outstanding).ok()?);
+        let awaited = u16::try_from(full.awaited).ok()?;
         Some(Self { at, cost, outstanding, awaited, knows_start: start.is_some() })
     }
 
@@ -51,6 +56,7 @@ impl Brief {
 
     /// A request is granted. Returns false, and changes nothing, if there is no way to write that down in brief.
     pub(super) fn grant(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
+        let Ok(cost) = u16::try_from(cost) else { return false };
         let (Some(outstanding), Some(awaited)) = (self.outstanding.checked_add(cost), self.awaited.checked_add(cost))
         else {
             return false;
@@ -62,6 +68,7 @@ impl Brief {
 
     /// Its attempt begins. Returns false, and changes nothing, if there is no way to write that down in brief.
     pub(super) fn claim(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
+        let Ok(cost) = u16::try_from(cost) else { return false };
         match spec.anchor {
             Anchor::Start if spec.period.is_zero() => {}
             Anchor::Start if !self.write_start(spec, now, cost) => return false,
@@ -93,7 +100,7 @@ impl Brief {
     /// Writes a start down beside those of the same instant, or in the place of one that counts no longer. Returns false,
     /// and changes nothing, if there is no way to.
     #[inline(always)]
-    fn write_start(&mut self, spec: Spec, now: Instant, cost: u32) -> bool {
+    fn write_start(&mut self, spec: Spec, now: Instant, cost: u16) -> bool {
         let at = spec.written(now);
         let beside = if !self.knows_start || self.at.saturating_add(spec.period) <= now {
             0
@@ -116,7 +123,8 @@ impl Brief {
     /// A response was read, and told nothing of it.
     #[inline(always)]
     pub(super) const fn read(&mut self, cost: u32) {
-        self.awaited -= cost;
+        // It is part of that.
+        self.awaited -= cost as u16;
     }
 
     /// An attempt of cost 1 ended that counted from its start.
@@ -125,5 +133,34 @@ impl Brief {
         if !is_read {
             self.awaited -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LimitState;
+    use super::*;
+
+    const SPEC: Spec =
+        Spec { count: 200_000, period: Nanos::from_secs(1), anchor: Anchor::Start, grain: Nanos::new(0) };
+
+    /// What is left after one request of this cost, and whether it was written down in brief.
+    fn after(cost: u32) -> (u64, bool) {
+        let mut state = LimitState::Brief(Brief::EMPTY);
+        let spec = crate::engine::limit::Spec::Window(SPEC);
+        state.grant(spec, Instant::ZERO, cost);
+        state.claim(spec, Instant::ZERO, cost);
+        state.grant(spec, Instant::ZERO, 1);
+        let left = (1..=200_000).rev().find(|&cost| state.ask(spec, Instant::ZERO, cost, 0) == Ask::Room);
+        (left.unwrap_or(0).into(), matches!(state, LimitState::Brief(_)))
+    }
+
+    #[test]
+    fn what_is_too_large_for_the_brief_form_is_written_down_in_full() {
+        assert_eq!(after(1), (199_998, true));
+        assert_eq!(after(65_534), (134_465, true));
+        assert_eq!(after(65_535), (134_464, false));
+        assert_eq!(after(65_536), (134_463, false));
+        assert_eq!(after(199_999), (0, false));
     }
 }

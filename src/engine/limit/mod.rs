@@ -116,7 +116,9 @@ impl Alone {
 pub(crate) enum LimitStates {
     None,
     One(LimitState),
-    Many(Box<[LimitState]>),
+    Two(Box<[LimitState; 2]>),
+    /// Behind a thin pointer: one that knows how many they are would be as large as two words.
+    Many(Box<Box<[LimitState]>>),
 }
 
 impl LimitStates {
@@ -124,7 +126,8 @@ impl LimitStates {
         match specs {
             [] => Self::None,
             [only] => Self::One(LimitState::new(only.kind)),
-            more => Self::Many(more.iter().map(|spec| LimitState::new(spec.kind)).collect()),
+            [one, other] => Self::Two(Box::new([one, other].map(|spec| LimitState::new(spec.kind)))),
+            more => Self::Many(Box::new(more.iter().map(|spec| LimitState::new(spec.kind)).collect())),
         }
     }
 
@@ -132,6 +135,7 @@ impl LimitStates {
         match self {
             Self::None => &[],
             Self::One(only) => std::slice::from_ref(only),
+            Self::Two(both) => &**both,
             Self::Many(all) => all,
         }
     }
@@ -141,6 +145,7 @@ impl LimitStates {
         match self {
             Self::None => &mut [],
             Self::One(only) => std::slice::from_mut(only),
+            Self::Two(both) => &mut **both,
             Self::Many(all) => all,
         }
     }
@@ -149,6 +154,7 @@ impl LimitStates {
         match self {
             Self::None => Vec::new(),
             Self::One(only) => vec![only.into_full()],
+            Self::Two(both) => both.into_iter().map(LimitState::into_full).collect(),
             Self::Many(all) => all.into_iter().map(LimitState::into_full).collect(),
         }
     }

@@ -35,7 +35,7 @@ impl<W> Scheduler<W> {
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {
-                    let Some(seat) = keys[index].sides.seat_mut() else { continue };
+                    let Some(seat) = keys[index].extras.seat_mut() else { continue };
                     for ((limits, plan), was) in seat.limits.iter_mut().zip(&new.endpoints).zip(&was.endpoints) {
                         if was.name == plan.name {
                             limits.change_to(now, (&was.key_limits, before), (&plan.key_limits, days));
@@ -52,7 +52,7 @@ impl<W> Scheduler<W> {
                     let request = &requests[index];
                     let at = request.route().and_then(|route| route.at);
                     if let Some(id) = at.filter(|id| !new.endpoints[usize::from(id.0)].key_limits.is_empty()) {
-                        keys[queues[request.queue].key].sides.seat_or_new().limits_on(new, id);
+                        keys[queues[request.queue].key].extras.seat_or_new().limits_on(new, id);
                     }
                 }
             }
@@ -64,7 +64,7 @@ impl<W> Scheduler<W> {
                 }
                 let indices: Vec<u32> = keys.indices().collect();
                 for index in indices {
-                    keys[index].sides.take_seat();
+                    keys[index].extras.take_seat();
                 }
             }
         }
@@ -74,7 +74,7 @@ impl<W> Scheduler<W> {
     pub(super) fn forget_told_of_keys(&mut self, endpoint: EndpointId) {
         let indices: Vec<u32> = self.keys.indices().collect();
         for index in indices {
-            let seat = self.keys[index].sides.seat_mut();
+            let seat = self.keys[index].extras.seat_mut();
             if let Some(limits) = seat.and_then(|seat| seat.limits.get_mut(usize::from(endpoint.0))) {
                 limits.forget_told();
             }
@@ -86,7 +86,7 @@ impl<W> Scheduler<W> {
         let Some(mut from) = from else { return };
         let Self { plan, keys, .. } = self;
         let Some(plan) = &plan.pool else { return };
-        let seat = keys[into].sides.seat_or_new();
+        let seat = keys[into].extras.seat_or_new();
         for (id, limits) in EndpointId::all().zip(from.limits.drain(..)) {
             seat.limits_on(plan, id).merge(now, &limits);
         }
@@ -94,7 +94,7 @@ impl<W> Scheduler<W> {
 
     /// When nothing is left of what a key knows of endpoints; `None` while something is outstanding.
     pub(in crate::engine) fn seat_free_at(&self, key: u32) -> Option<Instant> {
-        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat(), &self.plan.pool) else {
+        let (Some(seat), Some(plan)) = (self.keys[key].extras.seat(), &self.plan.pool) else {
             return Some(Instant::ZERO);
         };
         let mut latest = Instant::ZERO;

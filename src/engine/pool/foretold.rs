@@ -23,7 +23,7 @@ impl<W> Scheduler<W> {
         let plan = plan.pooled();
         let mut key = key.map(|key| &mut keys[key]);
         let mark = key.as_ref().map(|key| key.mark());
-        let seat = key.as_mut().and_then(|key| key.sides.seat_mut());
+        let seat = key.as_mut().and_then(|key| key.extras.seat_mut());
         // Those ahead may use every endpoint: one of them has as many of those starts as make it even, or more. Of those
         // that only this one may not use nothing is known.
         let ahead = match plan.listed().count() as u64 {

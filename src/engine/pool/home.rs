@@ -63,7 +63,7 @@ impl<W> Scheduler<W> {
     /// a key of which it is not told it is its tag. A stale key is none.
     pub fn set_mark(&mut self, key: KeyId, mark: u64) {
         if let Some(record) = self.keys.get_mut(key.index, key.generation) {
-            record.sides.set_mark(mark);
+            record.extras.set_mark(mark);
         }
     }
 }

@@ -17,7 +17,7 @@ impl<W> Scheduler<W> {
 
     /// Adds what the limits of a key on the endpoints know.
     pub(in crate::engine) fn export_seat(&mut self, now: Instant, key: u32, memory: &mut Memory) {
-        let (Some(seat), Some(plan)) = (self.keys[key].sides.seat_mut(), &self.plan.pool) else { return };
+        let (Some(seat), Some(plan)) = (self.keys[key].extras.seat_mut(), &self.plan.pool) else { return };
         for (plan, limits) in plan.endpoints.iter().zip(&mut seat.limits).filter(|(plan, _)| !plan.removed) {
             remember(now, &self.days, &plan.key_limits, limits, memory);
         }
@@ -47,7 +47,7 @@ impl<W> Scheduler<W> {
                 continue;
             }
             counted += known;
-            let limits = keys[key].sides.seat_or_new().limits_on(plan.pooled(), id);
+            let limits = keys[key].extras.seat_or_new().limits_on(plan.pooled(), id);
             for (spec, state) in endpoint.key_limits.iter().zip(limits.as_mut_slice()) {
                 state.recall(Spec::new(spec.kind, days), now, plan.max_hold, &memory.of(spec));
             }

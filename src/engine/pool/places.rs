@@ -41,7 +41,7 @@ impl<W> Scheduler<W> {
         for route in self.requests.indices().filter_map(|index| self.requests[index].route()) {
             vacant.retain(|id| !route.named().any(|named| named == *id));
         }
-        for seat in self.keys.indices().filter_map(|index| self.keys[index].sides.seat()) {
+        for seat in self.keys.indices().filter_map(|index| self.keys[index].extras.seat()) {
             vacant.retain(|id| {
                 let (limits, plan_of) = (seat.limits.get(usize::from(id.0)), &plan.endpoints[usize::from(id.0)]);
                 limits.is_none_or(|limits| limits.free_at(&plan_of.key_limits, &self.days).is_some_and(|at| at <= now))

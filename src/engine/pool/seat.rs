@@ -57,7 +57,7 @@ impl<W> Scheduler<W> {
         let costs = whose.costs(requests, queues);
         let key = &mut keys[queues[queue].key];
         let mark = key.mark();
-        pool.choose(plan.pooled(), days, now, (route, key.sides.seat_mut(), Some(mark)), &kept, costs)
+        pool.choose(plan.pooled(), days, now, (route, key.extras.seat_mut(), Some(mark)), &kept, costs)
     }
 
     /// A request without an endpoint that has just been found to have room gets one, before its limits are taken.
@@ -74,7 +74,7 @@ impl<W> Scheduler<W> {
         let costs = request.costs();
         let key = &mut keys[queues[request.queue].key];
         let mark = key.mark();
-        let places = (request.route(), key.sides.seat_mut(), Some(mark));
+        let places = (request.route(), key.extras.seat_mut(), Some(mark));
         let Choice::Take(id) = pool.choose(plan, days, now, places, &kept, costs) else {
             unreachable!("the pool had room at this very instant");
         };
@@ -88,7 +88,7 @@ impl<W> Scheduler<W> {
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
         if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
-            key.sides.seat_or_new().limits_on(plan, id);
+            key.extras.seat_or_new().limits_on(plan, id);
         }
         self.unreserve(queue);
         self.note_passed_at(id);
@@ -145,9 +145,9 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn wait_for_pool(&mut self, queue: u32) {
         let Self { plan, pool: Some(pool), queues, .. } = self else { return };
         let record = &mut queues[queue];
-        record.awaits_pool = true;
+        record.extras.set_awaits_pool();
         let (lane, ticket) = (plan.rules[usize::from(record.rule)].lane, record.ticket);
-        if let Some(place) = record.pool_place.replace(Box::new((lane, ticket))) {
+        if let Some(place) = record.extras.set_pool_place(Some((lane, ticket))) {
             pool.waiting.remove(&(place.0, place.1, queue));
         }
         pool.waiting.insert((lane, ticket, queue));
@@ -157,7 +157,7 @@ impl<W> Scheduler<W> {
     pub(in crate::engine) fn wait_no_more(&mut self, queue: u32) {
         self.unreserve(queue);
         let Self { pool: Some(pool), queues, .. } = self else { return };
-        if let Some(place) = queues[queue].line_mut().and_then(|line| line.pool_place.take()) {
+        if let Some(place) = queues[queue].extras.set_pool_place(None) {
             pool.waiting.remove(&(place.0, place.1, queue));
         }
     }
@@ -207,19 +207,19 @@ impl<W> Scheduler<W> {
         });
         for place in &batch {
             pool.waiting.remove(place);
-            queues[place.2].pool_place = None;
+            queues[place.2].extras.set_pool_place(None);
         }
         let any = !batch.is_empty();
         // Those with the latest turns first: each goes back to its place at once, before them.
         for (.., index) in batch.into_iter().rev() {
-            if !self.queues[index].awaits_pool {
+            if !self.queues[index].extras.awaits_pool() {
                 continue;
             }
             match self.queues[index].state() {
                 QueueState::Parked { .. } => self.unpark(index),
                 QueueState::Blocked => self.make_ready(index),
                 QueueState::Idle | QueueState::Ready | QueueState::Yielding => {
-                    self.queues[index].awaits_pool = false;
+                    self.queues[index].extras.take_awaits_pool();
                 }
             }
         }

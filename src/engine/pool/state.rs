@@ -107,7 +107,7 @@ impl<W> Scheduler<W> {
         let costs = request.map_or(Costs::ONE, |request| request.costs());
         let route = request.and_then(|request| request.route());
         let mark = key.map(|key| keys[key].mark());
-        let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].sides.seat_mut());
+        let mut seat: Option<&mut KeySeat> = key.and_then(|key| keys[key].extras.seat_mut());
         let plan = plan.pooled();
         let mut answers = Vec::new();
         let fresh = Route::default();
@@ -156,7 +156,7 @@ impl<W> Scheduler<W> {
             }
         };
         settle(&plan.limits, &mut pool.endpoints[usize::from(at.0)].limits);
-        if let Some(seat) = keys[queues[request.queue].key].sides.seat_mut()
+        if let Some(seat) = keys[queues[request.queue].key].extras.seat_mut()
             && let Some(limits) = seat.limits.get_mut(usize::from(at.0))
         {
             settle(&plan.key_limits, limits);
@@ -176,7 +176,7 @@ impl<W> Scheduler<W> {
         let plan = &plan.pooled().endpoints[usize::from(at.0)];
         let costs = request.costs();
         pool.endpoints[usize::from(at.0)].limits.for_all(&plan.limits, days, costs, &mut change);
-        if let Some(seat) = keys[queues[request.queue].key].sides.seat_mut()
+        if let Some(seat) = keys[queues[request.queue].key].extras.seat_mut()
             && let Some(limits) = seat.limits.get_mut(usize::from(at.0))
         {
             limits.for_all(&plan.key_limits, days, costs, &mut change);

@@ -215,7 +215,7 @@ impl<W> Scheduler<W> {
                 draws.push(Draw { site, kind: spec.kind, cost, reserve: if waived { 0 } else { reserve } });
             }
         };
-        for (position, spec) in Queue::own(&queue.numbers, rule).iter().enumerate() {
+        for (position, spec) in Queue::own(&queue.extras, rule).iter().enumerate() {
             draw(spec, Site::Own(RuleId(queue.rule), key, position), 0);
         }
         for &LimitRef { limit, reserve } in &rule.key {
@@ -277,8 +277,8 @@ impl<W> Scheduler<W> {
     fn is_stopped(&self, now: Instant, queue: u32) -> bool {
         let queue = &self.queues[queue];
         let rule = &self.rules[usize::from(queue.rule)];
-        let hold = self.hold.max(rule.hold).max(self.guard.closed_until()).max(queue.hold);
-        self.paused || rule.paused || hold.max(self.keys[queue.key].hold) > now
+        let hold = self.hold.max(rule.hold).max(self.guard.closed_until()).max(queue.extras.hold());
+        self.paused || rule.paused || hold.max(self.keys[queue.key].extras.hold()) > now
     }
 
     /// What was asked for in vain goes back to its place in line, and its queue to the front of its ring.

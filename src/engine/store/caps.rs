@@ -108,7 +108,7 @@ impl<W> Scheduler<W> {
         let of_key =
             id.into_iter().flat_map(|id| plan.key.iter().map(move |bound| (Site::Key(id, bound.limit), bound.reserve)));
         let own = id.zip(queue).into_iter().flat_map(|(id, queue)| {
-            let limits = Queue::own(&self.queues[queue].numbers, plan).len();
+            let limits = Queue::own(&self.queues[queue].extras, plan).len();
             (0..limits).map(move |limit| (Site::Own(RuleId(self.queues[queue].rule), id, limit), 0))
         });
         let all = overall.chain(of_key).chain(own).map(|(site, reserve)| store.closed_until(site, reserve));
@@ -241,7 +241,7 @@ impl<W> Scheduler<W> {
             Site::Own(rule, key, limit) => {
                 let queue = if self.knows(key) { self.find_queue(key.index, rule)? } else { return None };
                 let plan = &self.plan.rules[usize::from(rule.0)];
-                Queue::own(&self.queues[queue].numbers, plan).get(limit)
+                Queue::own(&self.queues[queue].extras, plan).get(limit)
             }
             Site::Endpoint(endpoint, limit) => {
                 let pool = self.plan.pool.as_ref()?;

@@ -86,8 +86,8 @@ impl<W> Scheduler<W> {
 
     /// The numbers of a queue, if there is a store that may have to hear of others.
     pub(in crate::engine) fn own_of_store(&self, queue: u32) -> Vec<LimitSpec> {
-        let Queue { rule, ref numbers, .. } = self.queues[queue];
-        let own = || Queue::own(numbers, &self.plan.rules[usize::from(rule)]).to_vec();
+        let Queue { rule, ref extras, .. } = self.queues[queue];
+        let own = || Queue::own(extras, &self.plan.rules[usize::from(rule)]).to_vec();
         self.store.as_ref().map_or_else(Vec::new, |_| own())
     }
 
@@ -96,9 +96,9 @@ impl<W> Scheduler<W> {
         if self.store.is_none() {
             return;
         }
-        let Queue { rule, key, ref numbers, .. } = self.queues[queue];
+        let Queue { rule, key, ref extras, .. } = self.queues[queue];
         let key = KeyId { index: key, generation: self.keys.generation(key) };
-        let own = Queue::own(numbers, &self.plan.rules[usize::from(rule)]);
+        let own = Queue::own(extras, &self.plan.rules[usize::from(rule)]);
         let fresh: Vec<Site> = fresh(old, own).map(|limit| Site::Own(RuleId(rule), key, limit)).collect();
         if let Some(store) = &mut self.store {
             store.untold.extend(fresh.into_iter().map(|site| (site, Instant::ZERO)));
