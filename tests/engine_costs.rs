@@ -41,6 +41,24 @@ fn a_request_that_became_first_and_is_costly_starts_in_its_queues_turn() {
 }
 
 #[test]
+fn what_a_queue_saved_is_part_of_what_its_turn_is_worth_for_a_costlier_request() {
+    let mut world = World::new("overall = '5/1s'");
+    let add = |world: &mut World, key, cost| {
+        world.enqueue_as("default", key, Manner::Prompt, Entry { cost, ..Entry::default() })
+    };
+    // Each turn is worth three: one is left of the first queue's.
+    let first = [2, 2].map(|cost| add(&mut world, 1, cost));
+    let other = [3, 3].map(|cost| add(&mut world, 2, cost));
+    world.turn();
+    // Its next one is worth four, and would be too small: it is worth five, as a new one is, and not six.
+    let late = [5, 1].map(|cost| add(&mut world, 1, cost));
+    world.withdraw(first[1]);
+    world.run_until(2_000);
+    assert_eq!(world.order, [first[0], other[0], late[0], other[1], late[1]]);
+    assert_eq!((world.starts_of(late[0]), world.starts_of(late[1])), (&[1_000][..], &[2_000][..]));
+}
+
+#[test]
 fn a_costly_request_of_a_key_waits_its_turn_among_siblings() {
     let mut world = World::new("per_key = '5/1s'\n[rules]\nlarge = {}\nsmall = {}");
     world.enqueue_many("small", 1, 100);

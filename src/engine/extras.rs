@@ -1,20 +1,32 @@
 //! What few queues and few keys have: in most of them it is a word in the record, and no memory beside it.
 
-use super::hold::HoldCause;
+use super::hold::{HoldCause, longer};
 use super::learn::Own;
 use super::limit::PaceClock;
 use super::pool::KeySeat;
 use super::slab::NIL;
 use super::time::Instant;
 
-/// What few queues have. Whatever isn't there is as it is in a new queue.
+/// A hold and what else few have, if there is any of it. Whatever isn't there is as it is in a new record.
 #[derive(Debug, Default)]
-pub(super) struct QueueExtras(Option<Box<QueueExtra>>);
+pub(super) struct Extras<T>(Option<Box<Extra<T>>>);
 
-#[derive(Debug)]
-struct QueueExtra {
+/// What few queues have.
+pub(super) type QueueExtras = Extras<OfQueue>;
+
+/// What few keys have.
+pub(super) type KeyExtras = Extras<OfKey>;
+
+#[derive(Debug, Default)]
+struct Extra<T> {
     hold: Instant,
     hold_cause: HoldCause,
+    rest: T,
+}
+
+/// What few queues have beside a hold.
+#[derive(Debug)]
+pub(super) struct OfQueue {
     numbers: Option<Box<Own>>,
     awaits_pool: bool,
     pool_place: Option<(usize, i64)>,
@@ -22,131 +34,9 @@ struct QueueExtra {
     passed: u32,
 }
 
-impl QueueExtra {
-    const NONE: Self = Self {
-        hold: Instant::ZERO,
-        hold_cause: HoldCause::Asked,
-        numbers: None,
-        awaits_pool: false,
-        pool_place: None,
-        finger: NIL,
-        passed: 0,
-    };
-
-    fn is_nothing(&self) -> bool {
-        let Self { hold, hold_cause: _, numbers, awaits_pool, pool_place, finger, passed } = self;
-        let is_held = *hold > Instant::ZERO;
-        let stands = *awaits_pool || pool_place.is_some() || *finger != NIL || *passed > 0;
-        !is_held && numbers.is_none() && !stands
-    }
-}
-
-impl QueueExtras {
-    #[inline(always)]
-    pub(super) fn hold(&self) -> Instant {
-        self.0.as_ref().map_or(Instant::ZERO, |extra| extra.hold)
-    }
-
-    pub(super) fn hold_cause(&self) -> HoldCause {
-        self.0.as_ref().map_or(HoldCause::Asked, |extra| extra.hold_cause)
-    }
-
-    /// Where its hold is written down, if there is such a place or one is to be made.
-    pub(super) fn hold_mut(&mut self, make: bool) -> Option<(&mut Instant, &mut HoldCause)> {
-        let QueueExtra { hold, hold_cause, .. } = if make { self.make() } else { self.0.as_deref_mut()? };
-        Some((hold, hold_cause))
-    }
-
-    /// The key's own numbers, where it has other ones than its rule.
-    #[inline(always)]
-    pub(super) fn numbers(&self) -> Option<&Own> {
-        self.0.as_ref()?.numbers.as_deref()
-    }
-
-    pub(super) fn numbers_mut(&mut self) -> Option<&mut Own> {
-        self.0.as_mut()?.numbers.as_deref_mut()
-    }
-
-    /// Gives it other numbers. Returns those that it had.
-    pub(super) fn set_numbers(&mut self, numbers: Option<Own>) -> Option<Own> {
-        if numbers.is_none() && self.0.is_none() {
-            return None;
-        }
-        let old = std::mem::replace(&mut self.make().numbers, numbers.map(Box::new));
-        old.map(|own| *own)
-    }
-
-    /// Whether the queue left its ring for want of an endpoint: it goes back to its old place.
-    #[inline]
-    pub(super) fn awaits_pool(&self) -> bool {
-        self.0.as_ref().is_some_and(|extra| extra.awaits_pool)
-    }
-
-    pub(super) fn set_awaits_pool(&mut self) {
-        self.make().awaits_pool = true;
-    }
-
-    /// It goes back to its place, or needs none. Returns whether it was to.
-    #[inline]
-    pub(super) fn take_awaits_pool(&mut self) -> bool {
-        self.0.as_mut().is_some_and(|extra| std::mem::take(&mut extra.awaits_pool))
-    }
-
-    /// Sets where the queue stands among those that are told when something happens at an endpoint: its lane and its
-    /// turn. Returns where it stood before.
-    pub(super) fn set_pool_place(&mut self, place: Option<(usize, i64)>) -> Option<(usize, i64)> {
-        if place.is_none() && self.0.is_none() {
-            return None;
-        }
-        std::mem::replace(&mut self.make().pool_place, place)
-    }
-
-    /// The last request that was put back by its number, or a neighbour of it: the next one often belongs beside it.
-    #[inline(always)]
-    pub(super) fn finger(&self) -> u32 {
-        self.0.as_ref().map_or(NIL, |extra| extra.finger)
-    }
-
-    #[inline]
-    pub(super) fn set_finger(&mut self, finger: u32) {
-        if finger != NIL || self.0.is_some() {
-            self.make().finger = finger;
-        }
-    }
-
-    /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
-    pub(super) fn passed(&self) -> u32 {
-        self.0.as_ref().map_or(0, |extra| extra.passed)
-    }
-
-    #[inline(always)]
-    pub(super) fn set_passed(&mut self, passed: u32) {
-        if passed > 0 || self.0.is_some() {
-            self.make().passed = passed;
-        }
-    }
-
-    /// Gives back what is needed no more, now that nobody stands in line.
-    pub(super) fn rest(&mut self) {
-        if let Some(extra) = &mut self.0 {
-            (extra.awaits_pool, extra.passed) = (false, 0);
-            self.0.take_if(|extra| extra.is_nothing());
-        }
-    }
-
-    fn make(&mut self) -> &mut QueueExtra {
-        self.0.get_or_insert_with(|| Box::new(QueueExtra::NONE))
-    }
-}
-
-/// What few keys have.
-#[derive(Debug)]
-pub(super) struct KeyExtras(Option<Box<KeyExtra>>);
-
+/// What few keys have beside a hold.
 #[derive(Debug, Default)]
-struct KeyExtra {
-    hold: Instant,
-    hold_cause: HoldCause,
+pub(super) struct OfKey {
     /// What paces it.
     clocks: Box<[PaceClock]>,
     /// What it knows of endpoints, if there is a pool and it was there.
@@ -155,71 +45,192 @@ struct KeyExtra {
     mark: Option<u64>,
 }
 
-impl KeyExtras {
-    /// With so many clocks.
-    pub(super) fn new(clocks: usize, begin: Instant) -> Self {
-        let extra = || KeyExtra { clocks: vec![PaceClock::from(begin); clocks].into(), ..KeyExtra::default() };
-        Self((clocks > 0).then(|| Box::new(extra())))
+impl Default for OfQueue {
+    fn default() -> Self {
+        Self { numbers: None, awaits_pool: false, pool_place: None, finger: NIL, passed: 0 }
     }
+}
 
+impl OfQueue {
+    fn is_nothing(&self) -> bool {
+        let Self { numbers, awaits_pool, pool_place, finger, passed } = self;
+        let stands = *awaits_pool || pool_place.is_some() || *finger != NIL || *passed > 0;
+        numbers.is_none() && !stands
+    }
+}
+
+impl<T: Default> Extras<T> {
+    /// The end of its hold.
     #[inline(always)]
     pub(super) fn hold(&self) -> Instant {
         self.0.as_ref().map_or(Instant::ZERO, |extra| extra.hold)
     }
 
-    pub(super) fn hold_cause(&self) -> HoldCause {
-        self.0.as_ref().map_or(HoldCause::Asked, |extra| extra.hold_cause)
+    /// Its hold and who wanted it.
+    pub(super) fn held(&self) -> (Instant, HoldCause) {
+        self.0.as_ref().map_or((Instant::ZERO, HoldCause::Asked), |extra| (extra.hold, extra.hold_cause))
     }
 
     /// Where its hold is written down, if there is such a place or one is to be made.
     pub(super) fn hold_mut(&mut self, make: bool) -> Option<(&mut Instant, &mut HoldCause)> {
-        let KeyExtra { hold, hold_cause, .. } = if make { self.make() } else { self.0.as_deref_mut()? };
+        let Extra { hold, hold_cause, .. } = if make { self.make() } else { self.0.as_deref_mut()? };
         Some((hold, hold_cause))
+    }
+
+    /// Takes over another one's hold where that is the longer one.
+    pub(super) fn merge_hold(&mut self, other: (Instant, HoldCause)) {
+        if let Some((hold, cause)) = self.hold_mut(other.0 > Instant::ZERO) {
+            (*hold, *cause) = longer((*hold, *cause), other);
+        }
+    }
+
+    #[inline(always)]
+    fn known(&self) -> Option<&T> {
+        self.0.as_ref().map(|extra| &extra.rest)
+    }
+
+    #[inline(always)]
+    fn known_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut().map(|extra| &mut extra.rest)
+    }
+
+    fn make(&mut self) -> &mut Extra<T> {
+        self.0.get_or_insert_default()
+    }
+
+    fn rest_or_new(&mut self) -> &mut T {
+        &mut self.make().rest
+    }
+}
+
+impl QueueExtras {
+    /// The key's own numbers, where it has other ones than its rule.
+    #[inline(always)]
+    pub(super) fn numbers(&self) -> Option<&Own> {
+        self.known()?.numbers.as_deref()
+    }
+
+    pub(super) fn numbers_mut(&mut self) -> Option<&mut Own> {
+        self.known_mut()?.numbers.as_deref_mut()
+    }
+
+    /// Gives it other numbers. Returns those that it had.
+    pub(super) fn set_numbers(&mut self, numbers: Option<Own>) -> Option<Own> {
+        if numbers.is_none() && self.0.is_none() {
+            return None;
+        }
+        let old = std::mem::replace(&mut self.rest_or_new().numbers, numbers.map(Box::new));
+        old.map(|own| *own)
+    }
+
+    /// Whether the queue left its ring for want of an endpoint: it goes back to its old place.
+    #[inline]
+    pub(super) fn awaits_pool(&self) -> bool {
+        self.known().is_some_and(|extra| extra.awaits_pool)
+    }
+
+    pub(super) fn set_awaits_pool(&mut self) {
+        self.rest_or_new().awaits_pool = true;
+    }
+
+    /// It goes back to its place, or needs none. Returns whether it was to.
+    #[inline]
+    pub(super) fn take_awaits_pool(&mut self) -> bool {
+        self.known_mut().is_some_and(|extra| std::mem::take(&mut extra.awaits_pool))
+    }
+
+    /// Sets where the queue stands among those that are told when something happens at an endpoint: its lane and its
+    /// turn. Returns where it stood before.
+    pub(super) fn set_pool_place(&mut self, place: Option<(usize, i64)>) -> Option<(usize, i64)> {
+        if place.is_none() && self.0.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut self.rest_or_new().pool_place, place)
+    }
+
+    /// The last request that was put back by its number, or a neighbour of it: the next one often belongs beside it.
+    #[inline(always)]
+    pub(super) fn finger(&self) -> u32 {
+        self.known().map_or(NIL, |extra| extra.finger)
+    }
+
+    #[inline]
+    pub(super) fn set_finger(&mut self, finger: u32) {
+        if finger != NIL || self.0.is_some() {
+            self.rest_or_new().finger = finger;
+        }
+    }
+
+    /// Starts of sibling queues that draw on the same limits since its own last start, while it waited.
+    pub(super) fn passed(&self) -> u32 {
+        self.known().map_or(0, |extra| extra.passed)
+    }
+
+    #[inline(always)]
+    pub(super) fn set_passed(&mut self, passed: u32) {
+        if passed > 0 || self.0.is_some() {
+            self.rest_or_new().passed = passed;
+        }
+    }
+
+    /// Gives back what is needed no more, now that nobody stands in line.
+    pub(super) fn rest(&mut self) {
+        if let Some(extra) = &mut self.0 {
+            (extra.rest.awaits_pool, extra.rest.passed) = (false, 0);
+            self.0.take_if(|extra| extra.hold == Instant::ZERO && extra.rest.is_nothing());
+        }
+    }
+}
+
+impl KeyExtras {
+    /// With so many clocks.
+    pub(super) fn new(clocks: usize, begin: Instant) -> Self {
+        let mut extras = Self::default();
+        if clocks > 0 {
+            extras.rest_or_new().clocks = vec![PaceClock::from(begin); clocks].into();
+        }
+        extras
     }
 
     #[inline]
     pub(super) fn clocks(&self) -> &[PaceClock] {
-        self.0.as_ref().map_or(&[], |extra| &extra.clocks)
+        self.known().map_or(&[], |extra| &extra.clocks)
     }
 
     #[inline]
     pub(super) fn clocks_mut(&mut self) -> &mut [PaceClock] {
-        self.0.as_mut().map_or(&mut [], |extra| &mut extra.clocks)
+        self.known_mut().map_or(&mut [], |extra| &mut extra.clocks)
     }
 
     /// So many clocks, which know of nothing.
     pub(super) fn renew_clocks(&mut self, count: usize) {
         if count > 0 || self.0.is_some() {
-            self.make().clocks = vec![PaceClock::default(); count].into();
+            self.rest_or_new().clocks = vec![PaceClock::default(); count].into();
         }
     }
 
     pub(super) fn mark(&self) -> Option<u64> {
-        self.0.as_ref()?.mark
+        self.known()?.mark
     }
 
     pub(super) fn set_mark(&mut self, mark: u64) {
-        self.make().mark = Some(mark);
+        self.rest_or_new().mark = Some(mark);
     }
 
     pub(super) fn seat(&self) -> Option<&KeySeat> {
-        self.0.as_ref()?.seat.as_ref()
+        self.known()?.seat.as_ref()
     }
 
     pub(super) fn seat_mut(&mut self) -> Option<&mut KeySeat> {
-        self.0.as_mut()?.seat.as_mut()
+        self.known_mut()?.seat.as_mut()
     }
 
     pub(super) fn seat_or_new(&mut self) -> &mut KeySeat {
-        self.make().seat.get_or_insert_default()
+        self.rest_or_new().seat.get_or_insert_default()
     }
 
     pub(super) fn take_seat(&mut self) -> Option<KeySeat> {
-        self.0.as_mut()?.seat.take()
-    }
-
-    fn make(&mut self) -> &mut KeyExtra {
-        self.0.get_or_insert_default()
+        self.known_mut()?.seat.take()
     }
 }
 
@@ -257,7 +268,7 @@ mod tests {
 
     #[test]
     fn boxes_are_no_larger_than_a_cache_line() {
-        assert!(size_of::<QueueExtra>() <= 64, "{}", size_of::<QueueExtra>());
+        assert!(size_of::<Extra<OfQueue>>() <= 64, "{}", size_of::<Extra<OfQueue>>());
         assert_eq!(size_of::<(QueueExtras, KeyExtras)>(), 16);
     }
 }

@@ -95,14 +95,10 @@ impl<W> Scheduler<W> {
                 let rule = &self.rules[usize::from(rule.0)];
                 (rule.hold, rule.hold_cause)
             }
-            Target::Key(key) => {
-                let record = self.keys.get(key.index, key.generation)?;
-                (record.extras.hold(), record.extras.hold_cause())
-            }
+            Target::Key(key) => self.keys.get(key.index, key.generation)?.extras.held(),
             Target::Queue(rule, key) => {
                 self.keys.get(key.index, key.generation)?;
-                let queue = &self.queues[self.find_queue(key.index, rule)?];
-                (queue.extras.hold(), queue.extras.hold_cause())
+                self.queues[self.find_queue(key.index, rule)?].extras.held()
             }
             Target::Endpoint(endpoint) => self.endpoint_hold(endpoint)?,
             Target::Request => return None,

@@ -91,7 +91,9 @@ impl Lane {
     /// What a queue of this weight may start if its turn is now and its first request takes `cost` of it.
     pub(super) fn worth(&self, credit: Credit, weight: u32, cost: u32) -> u32 {
         match credit {
-            // One that came meanwhile and is costlier than all by then starts in this turn all the same.
+            // One that came meanwhile and is costlier than all by then starts in this turn all the same: the turn is worth
+            // what one is that begins now, and what was saved for it is part of that. This is more than the turn was worth,
+            // and no more than those get that take their place from now on.
             Credit::Due(worth) if worth < cost => worth.max(self.quantum(weight)),
             Credit::Due(worth) | Credit::Left(worth) => worth,
         }

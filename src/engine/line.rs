@@ -19,7 +19,7 @@ impl<W> Scheduler<W> {
             return queue;
         }
         let plan = &self.plan.rules[usize::from(rule.0)];
-        let (queue, _) = self.queues.insert(Queue::new(key, rule.0, plan));
+        let (queue, _) = self.queues.insert(|_| Queue::new(key, rule.0, plan));
         self.link_queue(key, queue);
         queue
     }
@@ -219,7 +219,7 @@ impl<W> Scheduler<W> {
     #[inline]
     pub(super) fn add(&mut self, queue: u32, number: u32, now: Instant, stage: Stage, costs: Costs<'_>) -> RequestId {
         let make = |generation| Request::new(queue, number, now, stage, generation);
-        let (index, generation) = self.requests.insert_with(make);
+        let (index, generation) = self.requests.insert(make);
         if !costs.is_plain() {
             self.requests[index].set_costs(costs);
         }

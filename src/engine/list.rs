@@ -151,12 +151,11 @@ impl Circle {
 mod tests {
     use super::*;
     use crate::engine::request::Stage;
-    use crate::engine::slab::Generation;
 
     fn requests(count: u32) -> Slab<Request<()>> {
         let mut requests = Slab::new();
         for number in 0..count {
-            requests.insert(Request::new(0, number, Instant::ZERO, Stage::Running, Generation::MIN));
+            requests.insert(|generation| Request::new(0, number, Instant::ZERO, Stage::Running, generation));
         }
         requests
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::{KeyId, Why};
-use super::hold::longer;
 use super::lane::{Lane, Ring};
 use super::limit::PaceClock;
 use super::plan::{Charge, LimitRef, LimitSpec, Plan, RuleId, RulePlan};
@@ -133,10 +132,7 @@ impl<W> Scheduler<W> {
         self.forget_in_store(from);
         self.sweeps.forget(from.index);
         let record = &mut self.keys[into.index];
-        let (hold, cause) = (old.extras.hold(), old.extras.hold_cause());
-        if let Some((into, by)) = record.extras.hold_mut(hold > Instant::ZERO) {
-            (*into, *by) = longer((*into, *by), (hold, cause));
-        }
+        record.extras.merge_hold(old.extras.held());
         record.limits.merge(now, &old.limits);
         for (clock, other) in record.extras.clocks_mut().iter_mut().zip(old.extras.clocks()) {
             *clock = clock.later(*other);
@@ -309,10 +305,7 @@ impl<W> Scheduler<W> {
         queue.in_line += moved.in_line;
         queue.running += moved.running;
         queue.requests += moved.requests;
-        let (hold, cause) = (moved.extras.hold(), moved.extras.hold_cause());
-        if let Some((into, by)) = queue.extras.hold_mut(hold > Instant::ZERO) {
-            (*into, *by) = longer((*into, *by), (hold, cause));
-        }
+        queue.extras.merge_hold(moved.extras.held());
         queue.limits.merge(now, &moved.limits);
         // Only the first grant has a lease.
         let others: Vec<u32> = queue.granted.iter(requests).skip(1).collect();

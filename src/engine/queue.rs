@@ -249,9 +249,9 @@ pub(super) struct KeyRecord {
 }
 
 impl KeyRecord {
-    pub(super) fn new(tag: u64, plan: &Plan, begin: Instant) -> Self {
+    pub(super) fn new(tag: u64, plan: &Plan, begin: Instant, generation: Generation) -> Self {
         Self {
-            generation: Generation::MIN,
+            generation,
             queues: NIL,
             tag,
             limits: LimitStates::new(&plan.key_limits),
@@ -270,17 +270,11 @@ impl Entry for Queue {
     fn generation(&self) -> Generation {
         Generation::MIN
     }
-
-    fn set_generation(&mut self, _: Generation) {}
 }
 
 impl Entry for KeyRecord {
     fn generation(&self) -> Generation {
         self.generation
-    }
-
-    fn set_generation(&mut self, generation: Generation) {
-        self.generation = generation;
     }
 }
 

@@ -168,7 +168,7 @@ impl<W> Scheduler<W> {
         queue.requests += 1;
         of_rule.running += 1;
         let (index, generation) =
-            requests.insert_with(|generation| Request::new(id, number, now, Stage::Running, generation));
+            requests.insert(|generation| Request::new(id, number, now, Stage::Running, generation));
         self.last_start = now;
         Some(RequestId { index, generation })
     }

@@ -368,10 +368,6 @@ impl<W> Entry for Request<W> {
     fn generation(&self) -> Generation {
         self.generation
     }
-
-    fn set_generation(&mut self, generation: Generation) {
-        self.generation = generation;
-    }
 }
 
 /// Whether a number that goes round comes before another. Requests that are in the machine together are fewer than half

@@ -255,7 +255,8 @@ impl<W> Scheduler<W> {
     /// A record without work is evicted within two seconds of the end of its last window and hold.
     pub fn add_key(&mut self, now: Instant, tag: u64) -> KeyId {
         let now = self.tick(now);
-        let (index, generation) = self.keys.insert(KeyRecord::new(tag, &self.plan, self.begin));
+        let (index, generation) =
+            self.keys.insert(|generation| KeyRecord::new(tag, &self.plan, self.begin, generation));
         // Not yet: its work comes next.
         self.sweeps.push_fresh(now.saturating_add(Nanos::new(1)), index);
         KeyId { index, generation }

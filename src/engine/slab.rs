@@ -41,7 +41,6 @@ struct Note {
 /// What a slab holds: knows its own generation, so that it may stand in what would be padding.
 pub(crate) trait Entry {
     fn generation(&self) -> Generation;
-    fn set_generation(&mut self, generation: Generation);
 }
 
 impl<T: Entry> Slab<T> {
@@ -64,19 +63,10 @@ impl<T: Entry> Slab<T> {
         self.len
     }
 
-    /// Stores `value` and says where and under which generation.
-    #[inline]
-    pub(crate) fn insert(&mut self, mut value: T) -> (u32, Generation) {
-        self.insert_with(|generation| {
-            value.set_generation(generation);
-            value
-        })
-    }
-
-    /// Stores what `make` makes of its generation: made where it stays, as to copy what was just written piece by piece is
-    /// to wait for the pieces.
+    /// Stores what `make` makes of its generation, and says where and under which generation. It is made where it stays: to
+    /// copy what was just written piece by piece is to wait for the pieces.
     #[inline(always)]
-    pub(crate) fn insert_with(&mut self, make: impl FnOnce(Generation) -> T) -> (u32, Generation) {
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Generation) -> T) -> (u32, Generation) {
         let position = self.chunk_with_room();
         // One counter for all slots: a chunk may be given back and made anew without its slots' history. An id would
         // have to outlive four thousand million others to be mistaken.
@@ -147,8 +137,11 @@ impl<T: Entry> Slab<T> {
 
     /// Indices of all entries, in order.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        let all = 0..(self.chunks.len() * CHUNK) as u32;
-        all.filter(|&index| self.find(index).is_some())
+        let chunks = self.chunks.iter().enumerate().filter_map(|(position, slots)| Some((position, slots.as_deref()?)));
+        chunks.flat_map(|(position, slots)| {
+            let entries = slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
+            entries.map(move |(slot, _)| (position * CHUNK + slot) as u32)
+        })
     }
 
     #[inline(always)]
@@ -241,7 +234,7 @@ impl<T: Entry> Slab<T> {
     }
 }
 
-/// Slots without entries. They are made where they stay: together they are too large for the stack of some threads.
+/// Slots without entries, made where they stay instead of on the stack.
 fn empty<T>() -> Box<Slots<T>> {
     let slots: Box<[Option<T>]> = std::iter::repeat_with(|| None).take(CHUNK).collect();
     match slots.try_into() {
@@ -288,24 +281,20 @@ mod tests {
         fn generation(&self) -> Generation {
             self.0
         }
-
-        fn set_generation(&mut self, generation: Generation) {
-            self.0 = generation;
-        }
     }
 
-    fn number(number: u64) -> Number {
-        Number(Generation::MIN, number)
+    fn add(slab: &mut Slab<Number>, number: u64) -> (u32, Generation) {
+        slab.insert(|generation| Number(generation, number))
     }
 
     #[test]
     fn an_id_is_stale_once_its_entry_is_gone() {
         let mut slab = Slab::new();
-        let (index, generation) = slab.insert(number(1));
+        let (index, generation) = add(&mut slab, 1);
         assert_eq!(slab.get(index, generation), Some(&Number(generation, 1)));
         assert_eq!(slab.remove(index).1, 1);
         assert!(!slab.contains(index, generation));
-        let (again, newer) = slab.insert(number(2));
+        let (again, newer) = add(&mut slab, 2);
         assert_eq!((again, slab.generation(again)), (index, newer));
         assert!(!slab.contains(index, generation));
     }
@@ -313,7 +302,7 @@ mod tests {
     #[test]
     fn memory_comes_back_when_most_is_gone() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..10_000).map(|value| slab.insert(number(value)).0).collect();
+        let ids: Vec<_> = (0..10_000).map(|value| add(&mut slab, value).0).collect();
         assert_eq!(slab.len(), 10_000);
         assert_eq!(slab.indices().count(), 10_000);
         for &id in &ids[1..] {
@@ -335,7 +324,7 @@ mod tests {
             // The population swells and shrinks, so that chunks are released and made anew.
             let swelling = (step / 5_000) % 2 == 0;
             if held.is_empty() || (state >> 33) % 10 < if swelling { 7 } else { 3 } {
-                let (index, generation) = slab.insert(number(step));
+                let (index, generation) = add(&mut slab, step);
                 held.push((index, generation, step));
             } else {
                 let (index, generation, value) = held.swap_remove((state >> 40) as usize % held.len());

@@ -192,41 +192,30 @@ where
                 }
             }
             let (running, judge) = (&mut this.running, &*this.judge);
-            let failure = 'ended: {
-                let cut = if this.place.is_aborted() {
-                    Cut::Off(Refused::Aborted)
-                } else {
-                    let place = &*this.place;
-                    match place.polling(|| place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
-                        Ok(Poll::Ready(Ok(value))) => {
-                            this.place.succeed();
-                            return Poll::Ready(Ok(value));
-                        }
-                        Ok(Poll::Ready(Err(failure))) => break 'ended Some(failure),
-                        Ok(Poll::Pending) => match this.place.watch(context) {
-                            Watched::MayGoOn => return Poll::Pending,
-                            Watched::Aborted => Cut::Off(Refused::Aborted),
-                            Watched::Stranded => Cut::Off(Refused::NoRuntime),
-                            Watched::Overdue => Cut::Overdue,
-                        },
-                        Err(message) => Cut::Panicked(message),
+            let ended = if this.place.is_aborted() {
+                Err(Cut::Off(Refused::Aborted))
+            } else {
+                let place = &*this.place;
+                match place.polling(|| place.in_span(|| caught(|| poll_attempt(running, judge, context)))) {
+                    Ok(Poll::Ready(Ok(value))) => {
+                        this.place.succeed();
+                        return Poll::Ready(Ok(value));
                     }
-                };
-                let drop_it = || caught(|| this.running.set(None));
-                let dropped = this.place.polling(|| this.place.in_span(drop_it));
-                match (cut, dropped) {
-                    (Cut::Off(reason), _) => {
-                        this.place.cut_off();
-                        return Poll::Ready(Err(gave_up(this.place, this.last, reason)));
-                    }
-                    (Cut::Panicked(message), _) | (Cut::Overdue, Err(message)) => {
-                        this.place.panicked();
-                        return Poll::Ready(Err(Error::Panicked(message)));
-                    }
-                    (Cut::Overdue, Ok(())) => None,
+                    Ok(Poll::Ready(Err(failure))) => Ok(failure),
+                    Ok(Poll::Pending) => match this.place.watch(context) {
+                        Watched::MayGoOn => return Poll::Pending,
+                        Watched::Aborted => Err(Cut::Off(Refused::Aborted)),
+                        Watched::Stranded => Err(Cut::Off(Refused::NoRuntime)),
+                        Watched::Overdue => Err(Cut::Overdue),
+                    },
+                    Err(message) => Err(Cut::Panicked(message)),
                 }
             };
-            if let Err(error) = fail(this.place, this.last, failure) {
+            let goes_on = match ended {
+                Ok(failure) => fail(this.place, this.last, Some(failure)),
+                Err(cut) => cut_short(this.place, running, this.last, cut),
+            };
+            if let Err(error) = goes_on {
                 return Poll::Ready(Err(error));
             }
         }
@@ -252,6 +241,28 @@ fn poll_attempt<Fut: Future, E, J: Judge<Fut::Output, E>>(
     let output = ready!(future.poll(context));
     running.set(None);
     Poll::Ready(judge.judge(output))
+}
+
+/// The attempt's future is dropped before it has ended: the request waits for its next start, or ends with an error.
+#[cold]
+fn cut_short<H: Borrow<Arc<Shared>>, Fut, E>(
+    place: &mut Place<H>,
+    running: &mut Pin<&mut Option<Fut>>,
+    last: &mut Option<E>,
+    cut: Cut,
+) -> Result<(), Error<E>> {
+    let dropped = place.polling(|| place.in_span(|| caught(|| running.set(None))));
+    match (cut, dropped) {
+        (Cut::Off(reason), _) => {
+            place.cut_off();
+            Err(gave_up(place, last, reason))
+        }
+        (Cut::Panicked(message), _) | (Cut::Overdue, Err(message)) => {
+            place.panicked();
+            Err(Error::Panicked(message))
+        }
+        (Cut::Overdue, Ok(())) => fail(place, last, None),
+    }
 }
 
 /// The attempt failed, or ran for as long as it may: the request waits for its next start, or ends with an error.

@@ -109,8 +109,7 @@ impl Books {
         for (head, obstacles) in &heads {
             let Request { entry: Entry { rule, key, .. }, .. } = self.requests[*head];
             let Some(can_start) = self.can_start(obstacles) else { continue };
-            let bound = (0..self.limits.len()).filter(|&limit| self.limits[limit].binds(rule, key));
-            if wake.is_some() && bound.into_iter().any(|limit| self.may_trickle(limit, key)) {
+            if wake.is_some() && self.may_trickle(rule, key) {
                 continue;
             }
             if self.head(rule, key).is_none() {

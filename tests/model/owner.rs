@@ -252,7 +252,8 @@ impl Owner {
             return Err(format!("#{number} runs, and its response is not taken in"));
         }
         let narrowed = self.books.narrowed(meant, rule, key);
-        self.books.told(number, narrowed, left, reset);
+        let of = self.books.limits[meant].count;
+        self.books.told(number, narrowed, (left, of), reset);
         self.settled()
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Word {
     /// Whose limit it is, where each key has its own.
     pub(crate) key: u64,
     pub(crate) left: u64,
+    /// The most that it is known by this word to allow.
+    pub(crate) most: u64,
     /// When the attempt began that it answers.
     pub(crate) sent: u64,
     pub(crate) reset: u64,
@@ -87,28 +89,43 @@ impl Books {
         Some((left - taken as i64, reset))
     }
 
-    /// Whether the machine may hold a limit's window to give back one at a time, past its reset: once nothing had been left
-    /// of it, and its next word was of little. How little that is depends on more than is written down here.
-    pub(crate) fn may_trickle(&self, position: usize, key: u64) -> bool {
+    /// Whether the machine may hold the window of a limit that binds a queue to give back one at a time, past its reset.
+    ///
+    /// It does from a word on that told of less than half of the window after nothing had been left of it, until such a
+    /// word tells of more. Which of several words comes first there depends on more than is written down here.
+    pub(crate) fn may_trickle(&self, rule: usize, key: u64) -> bool {
+        let bound = (0..self.limits.len()).filter(|&position| self.limits[position].binds(rule, key));
+        bound.into_iter().any(|position| self.window_may_trickle(position, key))
+    }
+
+    fn window_may_trickle(&self, position: usize, key: u64) -> bool {
         let limit = &self.limits[position];
-        let is_same = |word: &&Word| word.limit == position && (!limit.each_key || word.key == key);
         let lasts = match limit.kind {
             Kind::Starts(period, _) | Kind::Responses(period, _) => period,
             Kind::Running | Kind::Day(_) | Kind::Spaced(_) | Kind::Bucket(_) => limit.period,
         };
-        let words = || self.words_said.iter().filter(is_same);
+        let words = || {
+            let is_same = |word: &&Word| word.limit == position && (!limit.each_key || word.key == key);
+            self.words_said.iter().filter(is_same)
+        };
+        let gave_back_little = |word: &Word| {
+            let most = words().filter(|known| known.order <= word.order).map(|known| known.most).max().unwrap_or(0);
+            let emptied = |known: &Word| known.order < word.order && known.left == 0 && known.reset <= word.sent;
+            word.left < most / 2 && words().any(emptied)
+        };
         words()
             .filter(|word| word.reset <= self.now && self.now < word.reset + lasts)
-            .any(|word| words().any(|empty| empty.order < word.order && empty.left == 0 && empty.reset <= word.sent))
+            .any(|word| words().any(|known| known.order <= word.order && gave_back_little(known)))
     }
 
     /// The response to a running attempt told this of a limit.
-    pub(crate) fn told(&mut self, number: usize, position: usize, left: u64, reset: u64) {
+    pub(crate) fn told(&mut self, number: usize, position: usize, (left, of): (u64, u64), reset: u64) {
         let request = &self.requests[number];
         let Stage::Running(attempt) = request.stage else { return };
         let (key, sent) = (request.entry.key, self.attempts[attempt].start);
         self.order += 1;
-        self.words_said.push(Word { limit: position, key, left, sent, reset, order: self.order });
+        let most = of.max(left + 1);
+        self.words_said.push(Word { limit: position, key, left, most, sent, reset, order: self.order });
         self.order += 1;
         self.attempts[attempt].done = Some(Done { at: self.now, order: self.order, told: Some(position) });
         self.loosened += 1;

@@ -98,7 +98,7 @@ impl Books {
             return Ok(());
         }
         let waiting = self.waiting_queues();
-        let trickles = |&(_, key): &QueueId| (0..self.limits.len()).any(|limit| self.may_trickle(limit, key));
+        let trickles = |&(rule, key): &QueueId| self.may_trickle(rule, key);
         // With a costly one waits whoever needs the same room, and nobody else.
         if self.a_costly_one_waits(&waiting) || waiting.iter().any(trickles) {
             self.shares.reset();
@@ -229,7 +229,8 @@ impl Books {
                 continue;
             }
             turn.passed += cost;
-            // What a turn is worth is worked out when it comes: costlier ones may have come meanwhile.
+            // The turn of one whose first request became a costlier one than all had been is worth what one is by then: no
+            // turn is worth more than the largest cost of now.
             let turn_of = |other: &QueueId| spec.rules[other.0].weight * of_lanes[lane(queue)] + of_queues[other] - 1;
             let bound: u64 = turn.before.iter().map(turn_of).sum();
             let beyond = turn.passed as i64 - bound as i64;

@@ -1,4 +1,4 @@
-//! A window that knows one start at most and of which no server said anything, in 16 bytes: that of most keys.
+//! A window that knows starts of one instant at most and of which no server said anything, in 16 bytes: that of most keys.
 
 use super::Ask;
 use super::full::{Full, Kind};
