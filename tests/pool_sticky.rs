@@ -130,6 +130,34 @@ async fn whoever_stayed_goes_at_once_where_the_key_belongs_now() {
     assert_eq!((fourth, begin.elapsed()), (Ok(home), ms(90_100)));
 }
 
+/// Whoever waited at an endpoint that is tried again, for room of its key there, was not told that another key had become
+/// the one that tries, and that its own belonged elsewhere meanwhile.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_to_try_an_endpoint_goes_elsewhere_once_another_one_tries() {
+    let known = homes(&pool(2, ""), 0..20).await;
+    let mut of_first = (0..20).filter(|&key| known[key as usize] == "e0");
+    let (key, other) = (of_first.next().unwrap(), of_first.next().unwrap());
+    let balancer = pool(2, "per_key = '1/1m'\nbreaker = { failures = 1, reset = '10s', jitter = 0, probes = 1 }");
+    let begin = tokio::time::Instant::now();
+    let fails = async |_: Attempt| Err::<(), _>(Failure::transient(()));
+    assert!(balancer.request("default", key).no_retry().run(fails).await.is_err());
+    tokio::time::sleep(ms(10_000)).await;
+    let waits = async {
+        let at = home(&balancer, key).await;
+        (at, begin.elapsed())
+    };
+    let tries = async {
+        tokio::time::sleep(ms(1_000)).await;
+        let long = async |attempt: Attempt| {
+            tokio::time::sleep(ms(5_000)).await;
+            Ok::<_, Failure<()>>(name(&attempt))
+        };
+        balancer.run("default", other, long).await.unwrap()
+    };
+    let (elsewhere, tried) = tokio::join!(waits, tries);
+    assert_eq!((elsewhere, tried.as_str()), (("e1".to_owned(), ms(11_000)), "e0"));
+}
+
 /// Others would go on elsewhere for ever, and nobody would find out that it works again.
 #[tokio::test(start_paused = true)]
 async fn those_who_belong_to_an_endpoint_are_who_tries_it_again() {

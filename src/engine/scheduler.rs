@@ -276,6 +276,10 @@ impl<W> Scheduler<W> {
         if self.needs_no_wait(now, queue, entry) {
             let costs = Costs::new(entry.cost, entry.units);
             let id = self.start(now, queue, costs);
+            if self.anything_ready() {
+                // It is one of those that try an endpoint again: others belong elsewhere now.
+                self.dispatch(now);
+            }
             self.sweep_some(now);
             return Ok(Enter::Started(id));
         }

@@ -210,9 +210,8 @@ impl World {
             let meant: Vec<EndpointId> = if !self.setup.sticky {
                 self.ids().collect()
             } else if self.is_tried_again() {
-                // Whoever belongs to one that is tried has to try it. Who belongs elsewhere meanwhile hangs on who came first.
-                let is_tried = |id: &EndpointId| self.endpoints[usize::from(id.0)].open.is_some();
-                self.home(first).into_iter().filter(is_tried).collect()
+                // Whoever belongs to one that is tried has to try it, and goes elsewhere while others do.
+                self.home(first).into_iter().collect()
             } else {
                 let choice = self.choice(request);
                 let is_known = choice.is_empty() || self.homes.contains_key(&(request.key, choice));

@@ -87,11 +87,17 @@ impl<W> Scheduler<W> {
         let route = request.route_or_new();
         route.at = Some(id);
         route.ticket = Some(endpoint.breaker.begin(&plan.breaker, now));
-        if !plan.endpoints[usize::from(id.0)].key_limits.is_empty() {
+        let plan_of = &plan.endpoints[usize::from(id.0)];
+        if !plan_of.key_limits.is_empty() {
             key.extras.seat_or_new().limits_on(plan, id);
         }
+        // The last that tries it: whoever else belongs there goes elsewhere meanwhile.
+        let is_probed = matches!(endpoint.standing(plan_of, &plan.breaker, now), Standing::Probed(_));
         self.unreserve(queue);
         self.note_passed_at(id);
+        if is_probed {
+            self.review_homes();
+        }
     }
 
     /// A granted request, or one whose attempt ended, leaves its endpoint. What it did not report is no sign of anything.
