@@ -78,8 +78,7 @@ impl Shared {
             state.machine.alias(now, from, into);
             if state.machine.knows(into) { Ok(()) } else { Err(Turned::StaleKey) }
         })?;
-        self.keys.remove(&before, from);
-        self.with(|state, _| state.desk.keys.remove(&from));
+        self.forget_record(&before, from);
         Ok(())
     }
 

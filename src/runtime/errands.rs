@@ -1,4 +1,4 @@
-//! What follows from a call of the machine: wake-ups, evictions, an earlier alarm. Done outside the lock, in batches.
+//! What follows from a call of the machine: wake-ups, events, an earlier alarm. Done outside the lock, in batches.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::event::Event;
 use super::shared::{Shared, State};
 use super::sync::{MutexGuard, thread_local};
-use crate::engine::{Evicted, Instant, Word};
+use crate::engine::{Instant, Word};
 
 /// How many wake-ups are carried out of the lock without memory of their own.
 const BATCH: usize = 32;
@@ -72,8 +72,6 @@ struct Errands {
     wakes: [Option<Waker>; BATCH],
     /// All of them instead, where they are more than that: taking them bit by bit would move the rest each time.
     many_wakes: Vec<Waker>,
-    evicted: [Option<Evicted>; BATCH],
-    many_evicted: Vec<Evicted>,
     events: Vec<Event>,
     words: Vec<Word>,
     driver: Option<Arc<Notify>>,
@@ -91,14 +89,10 @@ impl Errands {
         for (place, wake) in self.wakes.iter_mut().zip(wakes.drain(..)) {
             *place = Some(wake);
         }
-        let State { machine, desk, .. } = state;
-        let evicted = machine.take_evicted();
-        evicted.iter().for_each(|gone| desk.forget(gone));
-        if evicted.len() > BATCH {
-            self.many_evicted = std::mem::take(evicted);
-        }
-        for (place, gone) in self.evicted.iter_mut().zip(evicted.drain(..)) {
-            *place = Some(gone);
+        let State { machine, keys, desk, .. } = state;
+        for gone in machine.take_evicted().drain(..) {
+            desk.forget(&gone);
+            keys.forget(gone);
         }
         let notices = std::mem::take(state.machine.take_notices());
         self.events.extend(notices.into_iter().map(|notice| Event::of(notice, now, state)));
@@ -116,9 +110,6 @@ impl Errands {
 
     /// Returns whether there is more to collect.
     fn carry_out(self, shared: &Shared) -> bool {
-        for gone in self.evicted.into_iter().flatten().chain(self.many_evicted) {
-            shared.keys.forget(gone);
-        }
         for event in self.events {
             apart(|| shared.tell(event));
         }

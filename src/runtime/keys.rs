@@ -2,77 +2,122 @@
 
 use std::hash::BuildHasher;
 
-use dashmap::{DashMap, SharedValue};
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use crate::engine::{Evicted, KeyId};
 use crate::key::Key;
 
-/// Below this many places a shard is not worth shrinking.
+/// How many tables there are. When one grows, only its own entries move: the machine's lock is held for no longer.
+const PARTS: usize = 64;
+
+/// Below this many places a table is not worth shrinking.
 const SMALL: usize = 64;
 
-/// Which record a key has. Hashing, comparing and cloning of keys happen here, outside the machine's lock.
-///
-/// Locks are taken in one order: a shard, then the machine.
-#[derive(Debug, Default)]
+/// Hashes keys, before the machine is locked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hasher(RandomState);
+
+impl Hasher {
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        self.0.hash_one(key)
+    }
+}
+
+/// Which record a key has, behind the machine's lock.
+#[derive(Debug)]
 pub(crate) struct Keys {
-    map: DashMap<Key, KeyId, RandomState>,
+    hasher: Hasher,
+    parts: Box<[HashTable<(Key, KeyId)>]>,
 }
 
 impl Keys {
-    pub(crate) fn hash(&self, key: &Key) -> u64 {
-        self.map.hasher().hash_one(key)
+    pub(super) fn new(hasher: Hasher) -> Self {
+        Self { hasher, parts: (0..PARTS).map(|_| HashTable::new()).collect() }
     }
 
     /// The key's record, as far as is known: the engine may have evicted it meanwhile.
+    #[inline]
     pub(crate) fn get(&self, hash: u64, key: &Key) -> Option<KeyId> {
-        self.map.shards()[self.shard(hash)].read().get(hash, |(known, _)| known == key).map(|(_, id)| *id.get())
+        self.parts[part(hash)].find(hash, |(known, _)| known == key).map(|(_, id)| *id)
     }
 
-    /// Lets `renew` replace the key's record while nobody else can.
-    ///
-    /// `renew` gets the record that is known, and says which one is to be known from now on; `None` leaves it at that.
-    pub(crate) fn renew<R>(&self, hash: u64, key: &Key, renew: impl FnOnce(Option<KeyId>) -> (Option<KeyId>, R)) -> R {
-        let mut shard = self.map.shards()[self.shard(hash)].write();
-        if let Some((_, id)) = shard.get_mut(hash, |(known, _)| known == key) {
-            let (renewed, result) = renew(Some(*id.get()));
-            if let Some(renewed) = renewed {
-                *id.get_mut() = renewed;
+    /// Makes this the key's record.
+    pub(super) fn set(&mut self, hash: u64, key: &Key, id: KeyId) {
+        let Self { hasher, parts } = self;
+        let part = &mut parts[part(hash)];
+        match part.find_mut(hash, |(known, _)| known == key) {
+            Some((_, known)) => *known = id,
+            None => {
+                part.insert_unique(hash, (key.clone(), id), |(key, _)| hasher.hash(key));
             }
-            return result;
         }
-        let (id, result) = renew(None);
-        if let Some(id) = id {
-            shard.insert(hash, (key.clone(), SharedValue::new(id)), |(key, _)| self.hash(key));
+    }
+
+    /// Forgets a record that is gone, unless the key has a new one by now.
+    pub(super) fn forget(&mut self, gone: Evicted) {
+        let Self { hasher, parts } = self;
+        let part = &mut parts[part(gone.tag)];
+        if let Ok(entry) = part.find_entry(gone.tag, |(_, known)| *known == gone.id) {
+            entry.remove();
         }
-        result
-    }
-
-    /// The keys that have a record.
-    pub(crate) fn known(&self) -> Vec<Key> {
-        self.map.iter().map(|entry| entry.key().clone()).collect()
-    }
-
-    /// Forgets a key whose record is gone, unless it has a new one by now.
-    pub(crate) fn remove(&self, key: &Key, id: KeyId) {
-        self.forget(Evicted { tag: self.hash(key), id });
-    }
-
-    /// Forgets a record that the engine evicted, unless the key has a new one by now.
-    pub(crate) fn forget(&self, evicted: Evicted) {
-        let Evicted { tag: hash, id } = evicted;
-        let mut shard = self.map.shards()[self.shard(hash)].write();
-        let gone = shard.remove_entry(hash, |(_, known)| *known.get() == id);
-        if shard.capacity() > SMALL && shard.len() < shard.capacity() / 8 {
-            let len = shard.len();
-            shard.shrink_to(len * 2, |(key, _)| self.hash(key));
+        if part.capacity() > SMALL && part.len() < part.capacity() / 8 {
+            part.shrink_to(part.len() * 2, |(key, _)| hasher.hash(key));
         }
-        drop(shard);
-        drop(gone);
     }
 
-    /// Only the upper bits of a hash choose its shard; what a 32-bit machine cuts off, it cuts off everywhere.
-    fn shard(&self, hash: u64) -> usize {
-        self.map.determine_shard(hash as usize)
+    /// The keys of one of the tables that have a record; `None` after the last one.
+    pub(super) fn of_part(&self, part: usize) -> Option<Vec<Key>> {
+        self.parts.get(part).map(|part| part.iter().map(|(key, _)| key.clone()).collect())
+    }
+}
+
+/// Bits in the middle: a table goes by the upper and the lower ones itself.
+const fn part(hash: u64) -> usize {
+    (hash >> 40) as usize % PARTS
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::engine::{Instant, Scheduler};
+    use crate::rules::Rules;
+    use crate::runtime::live::Live;
+
+    #[test]
+    fn keys_are_found_as_in_a_map_however_many_come_and_go() {
+        let rules: Rules = "[rules]\na = '1/1s'".parse().expect("rules");
+        let mut machine = Scheduler::<()>::new(Live::new(rules).plan);
+        let hasher = Hasher::default();
+        let (mut keys, mut model) = (Keys::new(hasher.clone()), HashMap::new());
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..40_000_u64 {
+            // Many at first, few in the end.
+            let key = Key::from(random.u64(..20_000));
+            let hash = hasher.hash(&key);
+            if random.u64(..40_000) > round {
+                let id = machine.add_key(Instant::ZERO, hash);
+                keys.set(hash, &key, id);
+                if let Some(before) = model.insert(key.clone(), id) {
+                    // The end of an earlier record comes late.
+                    keys.forget(Evicted { tag: hash, id: before });
+                }
+            }
+            if random.u64(..40_000) < round
+                && let Some(id) = model.remove(&key)
+            {
+                keys.forget(Evicted { tag: hash, id });
+            }
+            assert_eq!(keys.get(hash, &key), model.get(&key).copied());
+        }
+        let mut known: Vec<Key> = (0..).map_while(|part| keys.of_part(part)).flatten().collect();
+        let mut expected: Vec<Key> = model.into_keys().collect();
+        known.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(known, expected);
+        let places: usize = keys.parts.iter().map(HashTable::capacity).sum();
+        assert!(places <= PARTS * SMALL.max(known.len() * 16 / PARTS), "{places} places for {} keys", known.len());
     }
 }

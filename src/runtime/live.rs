@@ -278,8 +278,7 @@ impl Shared {
             Ok::<R, Findings>(then(state, now, &live))
         })?;
         // Records forgot the numbers of their own.
-        let named: Vec<Key> = self.keys.known();
-        for key in named {
+        for key in self.known_keys() {
             self.renew_own(&key);
         }
         Ok(result)

@@ -17,18 +17,18 @@ use super::clock::{BEGIN, Clock};
 use super::closing::Tally;
 use super::driver::{self, Drivers, Next};
 use super::event::Announcer;
-use super::keys::Keys;
+use super::keys::{Hasher, Keys};
 use super::live::{Live, Numbers};
 use super::sync::{AtomicBool, Mutex, MutexGuard};
 use super::{errands, nesting, wall};
-use crate::engine::{self, EndpointId, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Turned};
+use crate::engine::{self, EndpointId, Evicted, Instant, KeyId, Nanos, RequestId, RuleId, Scheduler, Turned};
 use crate::error::{NextStart, Refused};
 use crate::key::Key;
 use crate::rules::Rules;
 
 /// Everything behind the handles.
 ///
-/// User code (wakers, drops of futures, hashing of keys) never runs under the machine's lock.
+/// User code (wakers, drops of futures) never runs under the machine's lock.
 pub(crate) struct Shared {
     state: Mutex<State>,
     /// The rules in force.
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     /// What the rules in force say of it: looked up at every poll.
     pub(super) nests: AtomicBool,
     pub(crate) numbers: Numbers,
-    pub(crate) keys: Keys,
+    hasher: Hasher,
     pub(crate) aliases: Aliases,
     /// Whether endpoints come with values of the program's own.
     pub(crate) typed: AtomicBool,
@@ -54,6 +54,7 @@ pub(crate) struct Shared {
 /// What is behind the lock.
 pub(crate) struct State {
     pub(crate) machine: Scheduler<Waker>,
+    pub(crate) keys: Keys,
     pub(crate) drivers: Drivers,
     /// Attempts that run.
     pub(crate) in_flight: usize,
@@ -72,9 +73,11 @@ impl Shared {
         let live = Live::new(rules);
         let mut machine = Scheduler::beginning_at(BEGIN, Arc::clone(&live.plan));
         machine.set_wall_clock(BEGIN, wall::now());
+        let hasher = Hasher::default();
         Self {
             state: Mutex::new(State {
                 machine,
+                keys: Keys::new(hasher.clone()),
                 drivers: Drivers::default(),
                 in_flight: 0,
                 permits: 0,
@@ -87,7 +90,7 @@ impl Shared {
             nests: AtomicBool::new(live.nests),
             live: ArcSwap::from_pointee(live),
             numbers: Numbers::default(),
-            keys: Keys::default(),
+            hasher,
             aliases: Aliases::default(),
             typed: AtomicBool::new(false),
             coded: AtomicBool::new(false),
@@ -184,17 +187,15 @@ impl Shared {
         result
     }
 
-    /// The key's record, if it has one and a request of it may be one to be started at once.
-    pub(crate) fn record_at_once(&self, key: &Key) -> Option<KeyId> {
+    /// Starts a request that nothing is in the way of, if that can be seen at once, and says what the key's record is.
+    /// `None` says nothing.
+    pub(crate) fn start_at_once(&self, key: &Key, rule: RuleId, is_permit: bool) -> Option<(KeyId, RequestId)> {
         if self.nests.load(Ordering::Relaxed) || self.aliases.any() {
             return None;
         }
-        self.record_of(key)
-    }
-
-    /// Starts a request that nothing is in the way of, if that can be seen at once. `None` says nothing.
-    pub(crate) fn start_at_once(&self, record: KeyId, rule: RuleId, is_permit: bool) -> Option<RequestId> {
+        let hash = self.hasher.hash(key);
         let mut state = self.lock();
+        let record = state.keys.get(hash, key)?;
         let now = state.clock.read();
         // Whether anybody will tell when its time is over is found out the long way.
         if !is_permit && state.machine.plan().rules[usize::from(rule.0)].attempt_timeout.is_some() {
@@ -205,7 +206,7 @@ impl Shared {
         if is_permit {
             state.permits += 1;
         }
-        Some(id)
+        Some((record, id))
     }
 
     /// Calls the machine with a key's record, made anew if the engine does not know it any more.
@@ -214,43 +215,45 @@ impl Shared {
         key: &Key,
         mut call: impl FnMut(&mut State, Instant, KeyId) -> Result<R, Turned>,
     ) -> Result<R, Turned> {
-        let resolved = self.aliases.resolve(key);
-        let key = &*resolved;
-        let hash = self.keys.hash(key);
-        if let Some(id) = self.keys.get(hash, key) {
-            match self.with(|state, now| call(state, now, id)) {
-                Err(Turned::StaleKey) => {}
-                done => return done,
-            }
-        }
-        let renewed = self.keys.renew(hash, key, |known| {
-            // It may have become an alias meanwhile, and that may be why its record is gone. Who makes it one later finds
-            // the record that is made here.
-            if *self.aliases.resolve(key) != *key {
-                return (None, None);
-            }
-            let mut state = self.lock();
-            let now = state.clock.read();
-            let again = known.map(|id| (id, call(&mut state, now, id)));
-            let (id, result) = match again {
-                Some((_, Err(Turned::StaleKey))) | None => {
-                    let id = state.machine.add_key(now, hash);
-                    if state.desk.is_there() {
-                        state.desk.keys.insert(id, key.clone());
+        loop {
+            let key = &*self.aliases.resolve(key);
+            let hash = self.hasher.hash(key);
+            let done = self.with(|state, now| {
+                if let Some(known) = state.keys.get(hash, key) {
+                    match call(state, now, known) {
+                        Err(Turned::StaleKey) => {}
+                        done => return Some(done),
                     }
-                    self.tell_own(&mut state, now, key, id);
-                    (id, call(&mut state, now, id))
                 }
-                Some(done) => done,
-            };
-            (Some(id), Some((result, state.has_news(now))))
-        });
-        let Some((result, has_news)) = renewed else { return self.with_record(key, call) };
-        if has_news {
-            // Only now, as it may remove other keys: the shard had to be let go first.
-            self.with(|_, _| ());
+                // It may have become an alias meanwhile, and that may be why its record is gone. Who makes it one later
+                // finds the record that is made here.
+                if *self.aliases.resolve(key) != *key {
+                    return None;
+                }
+                let record = state.machine.add_key(now, hash);
+                state.keys.set(hash, key, record);
+                if state.desk.is_there() {
+                    state.desk.keys.insert(record, key.clone());
+                }
+                self.tell_own(state, now, key, record);
+                Some(call(state, now, record))
+            });
+            if let Some(done) = done {
+                return done;
+            }
         }
-        result
+    }
+
+    /// A record was joined with another one: its key has none any more.
+    pub(super) fn forget_record(&self, key: &Key, record: KeyId) {
+        let tag = self.hasher.hash(key);
+        self.with(|state, _| state.forget(Evicted { tag, id: record }));
+    }
+
+    /// The keys that have a record.
+    pub(crate) fn known_keys(&self) -> Vec<Key> {
+        // Each table under a lock of its own: others get on between them.
+        (0..).map_while(|part| self.lock().keys.of_part(part)).flatten().collect()
     }
 
     /// Asks the machine about a key and its record, if it has one. Where it stays with an endpoint it always has one, if
@@ -272,7 +275,8 @@ impl Shared {
 
     /// The record of a key that is no alias, if it has one.
     pub(super) fn record_of(&self, key: &Key) -> Option<KeyId> {
-        self.keys.get(self.keys.hash(key), key)
+        let hash = self.hasher.hash(key);
+        self.lock().keys.get(hash, key)
     }
 
     /// Whether somebody on this runtime can wait, now that a driver was started there if there was none.
@@ -441,6 +445,12 @@ impl State {
         if let Some(tally) = &mut self.tally {
             how(tally);
         }
+    }
+
+    /// A record is gone.
+    pub(super) fn forget(&mut self, gone: Evicted) {
+        self.desk.forget(&gone);
+        self.keys.forget(gone);
     }
 
     /// When it will be `instant`, on tokio's clock.

@@ -192,8 +192,7 @@ impl<H: Borrow<Arc<Shared>>> Place<H> {
         let is_plain = self.wishes.cost == 1 && self.wishes.special.is_none();
         if is_plain
             && matches!(self.stage, Stage::Outside)
-            && let Some(record) = self.shared().record_at_once(&self.key)
-            && let Some(id) = self.shared().start_at_once(record, self.rule, self.is_permit)
+            && let Some((record, id)) = self.shared().start_at_once(&self.key, self.rule, self.is_permit)
         {
             self.begin(Known { id, record }, Nanos::ZERO, Began::default());
             return true;

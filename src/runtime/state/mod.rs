@@ -94,7 +94,7 @@ impl Balancer {
             (state.machine.export(now), Wall::at(now, wall))
         });
         let mut memories = Memories::new(wall, &live, &overall);
-        let mut keys = shared.keys.known();
+        let mut keys = shared.known_keys();
         keys.sort_unstable();
         for keys in keys.chunks(BATCH) {
             let records: Vec<_> = keys.iter().map(|key| shared.record_of(key)).collect();
