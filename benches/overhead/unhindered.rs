@@ -60,7 +60,8 @@ where
     let mut acquire = Contestant::new("acquire");
     let mut checks = Contestant::new("three governor checks");
     let mut untils = Contestant::new("three governor until_ready");
-    let mut by_systems = Contestant::new("three governor checks by the system's clock");
+    let mut checks_by_system = Contestant::new("three governor checks by the system's clock");
+    let mut untils_by_system = Contestant::new("three governor until_ready by the system's clock");
     for _ in 0..ROUNDS {
         run.take_turn(&runtime, &visits, async |place| {
             let done = handle.run(key(&keys[place]), async |_| Ok::<_, Failure<Infallible>>(black_box(place))).await;
@@ -71,7 +72,8 @@ where
             drop(black_box(handle.request(key(&keys[place])).acquire().await.expect("nothing in its way")));
         });
         untils.take_turn(&runtime, &visits, async |place| governor.until_ready(&keys[place]).await);
-        by_systems.take_turn(&runtime, &visits, async |place| by_system.check(&keys[place]));
+        checks_by_system.take_turn(&runtime, &visits, async |place| by_system.check(&keys[place]));
+        untils_by_system.take_turn(&runtime, &visits, async |place| by_system.until_ready(&keys[place]).await);
     }
     let place = match keys.len() {
         1 => format!("1 {kind} key"),
@@ -85,12 +87,13 @@ where
             None => line,
         }
     };
-    let mut lines: Vec<_> = [&run, &acquire, &checks, &untils, &by_systems]
-        .map(|contestant| Line::new(format!("{place}: {}", contestant.name), contestant.nanos, "ns"))
-        .into();
+    let contestants = [&run, &acquire, &checks, &untils, &checks_by_system, &untils_by_system];
+    let mut lines: Vec<_> =
+        contestants.map(|contestant| Line::new(format!("{place}: {}", contestant.name), contestant.nanos, "ns")).into();
     lines.push(ratio(&run, &checks, Some(bars.checks)));
     lines.push(ratio(&run, &untils, Some(bars.untils)));
-    lines.push(ratio(&run, &by_systems, None));
+    lines.push(ratio(&run, &checks_by_system, None));
+    lines.push(ratio(&run, &untils_by_system, None));
     lines.push(ratio(&acquire, &checks, None));
     lines.push(ratio(&acquire, &untils, None));
     for contestant in [&run, &acquire] {
