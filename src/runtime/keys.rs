@@ -12,7 +12,7 @@ use crate::key::Key;
 const PARTS: usize = 64;
 
 /// Below this many places a table is not worth shrinking.
-const SMALL: usize = 64;
+const SMALL: usize = 8;
 
 /// Hashes keys, before the machine is locked.
 #[derive(Clone, Debug, Default)]
@@ -118,6 +118,6 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(known, expected);
         let places: usize = keys.parts.iter().map(HashTable::capacity).sum();
-        assert!(places <= PARTS * SMALL.max(known.len() * 16 / PARTS), "{places} places for {} keys", known.len());
+        assert!(places <= known.len() * 8 + PARTS * SMALL * 2, "{places} places for {} keys", known.len());
     }
 }
